@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"temper/internal/history"
-	"temper/internal/record"
+	"temper/internal/run/record"
 )
 
 // columnsOf are rows by column.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"temper/internal/history"
-	"temper/internal/record"
+	"temper/internal/run/record"
 )
 
 // FindStep is what a filter finds in one step.

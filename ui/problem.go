@@ -5,7 +5,7 @@ import (
 	"io"
 	"slices"
 
-	"temper/internal/record"
+	"temper/internal/run/record"
 )
 
 // ProblemStep is what became of a problem in a step.

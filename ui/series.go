@@ -17,7 +17,6 @@ import (
 	"temper/internal/history"
 	"temper/internal/run"
 	"temper/internal/series"
-	"temper/internal/tfevents"
 )
 
 // Number is a number in JSON, and a text where JSON has no word for it: NaN, +Inf, -Inf.
@@ -358,9 +357,9 @@ func TensorBoard(records []run.StepRecord) []byte {
 	if len(records) == 0 {
 		return nil
 	}
-	out := tfevents.File(records[0].Started)
+	out := series.File(records[0].Started)
 	for _, rec := range records {
-		out = tfevents.Append(out, rec.Step, rec.Ended, rec.Metrics.Known())
+		out = series.Append(out, rec.Step, rec.Ended, rec.Metrics.Known())
 	}
 	return out
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"temper/internal/schedule"
 	"temper/internal/service"
+	"temper/internal/temporalclient"
 )
 
 // Place is what a dashboard knows of the service that it belongs to. A nil Place makes
@@ -21,7 +21,7 @@ type Place interface {
 	// Processes are those of the service on this machine. Errors: fs.ErrNotExist.
 	Processes(ctx context.Context) ([]service.Process, error)
 	// Schedules are those of the Temporal server.
-	Schedules(ctx context.Context) ([]schedule.View, error)
+	Schedules(ctx context.Context) ([]temporalclient.View, error)
 }
 
 // Gauge is a number that a process says of itself.
@@ -113,7 +113,7 @@ type ScheduleRow struct {
 	Events []Mark `json:"events"`
 }
 
-func scheduleRow(v schedule.View) ScheduleRow {
+func scheduleRow(v temporalclient.View) ScheduleRow {
 	out := ScheduleRow{ID: v.ID, Paused: v.Paused, Note: v.Note, Next: v.Next, Good: v.Good, Last: v.Last, When: []string{}, Running: []string{}, Events: []Mark{}}
 	if d := v.Details; d != nil {
 		out.When, out.Running, out.Missed, out.Skipped = orEmpty(d.When), orEmpty(d.Running), d.Missed, d.Skipped

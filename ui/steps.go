@@ -14,9 +14,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/history"
-	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/record"
 )
 
 // notRecorded is what stands where a run does not say.

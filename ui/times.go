@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"temper/internal/history"
-	"temper/internal/record"
 	"temper/internal/rl"
+	"temper/internal/run/record"
 )
 
 // SpentView is what a trajectory took, in seconds since it began.

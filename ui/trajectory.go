@@ -12,9 +12,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/history"
-	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/record"
 )
 
 // TurnView is one generation with what its calls gave.

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"temper/internal/blob"
-	"temper/internal/policy/fleet"
-	"temper/internal/policy/remote"
+	"temper/internal/inference/fleet"
+	"temper/internal/inference/remote"
 	"temper/internal/run"
 	"temper/internal/sampling"
 )

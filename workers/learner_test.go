@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"temper/activities"
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
@@ -16,6 +15,7 @@ import (
 	"temper/internal/learner"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
 )

@@ -16,7 +16,7 @@ import (
 
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
-	"temper/internal/health"
+	"temper/internal/proc"
 	"temper/internal/role"
 	"temper/internal/run"
 	"temper/trainer/qwen3"
@@ -45,7 +45,7 @@ func TestServeAnswersWhileTheRoleRuns(t *testing.T) {
 		ended <- both.Serve(ctx, ServeOptions{Listen: "127.0.0.1:0", Log: discard, OnReady: func(address string) { ready <- address }})
 	}()
 	address := <-ready
-	p := &health.Probe{Address: address}
+	p := &proc.Probe{Address: address}
 	if err := p.Ready(t.Context()); err != nil {
 		t.Errorf("ready: %v", err)
 	}

@@ -14,11 +14,11 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
-	"temper/internal/ablation"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/run/ablation"
 	"temper/workflows"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/internal/run/runtest"
 	"temper/jobs/nomadtest"
 )
@@ -56,7 +56,7 @@ roles:
 func newOnNomad(t *testing.T) *onNomad {
 	t.Helper()
 	agents := nomadtest.Start(t, nomadtest.Options{Root: "../.."})
-	addrs, err := freeport.Addresses(7)
+	addrs, err := proc.Addresses(7)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/testbin"
+	"temper/internal/proc/testbin"
 	"temper/jobs/nomadtest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/report"
+	"temper/internal/export"
 )
 
 func compareCommand() *cobra.Command {
@@ -30,7 +30,7 @@ func compareCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var runs []report.Compared
+		var runs []export.Compared
 		for _, id := range args {
 			r, err := compared(cmd.Context(), store, id)
 			if err != nil {
@@ -42,31 +42,31 @@ func compareCommand() *cobra.Command {
 			return cli.PrintJSON(cmd.OutOrStdout(), runs)
 		}
 		if asCSV {
-			return report.CSV(cmd.OutOrStdout(), runs)
+			return export.CSV(cmd.OutOrStdout(), runs)
 		}
-		return report.Compare(cmd.OutOrStdout(), runs)
+		return export.Compare(cmd.OutOrStdout(), runs)
 	}
 	return cmd
 }
 
-func compared(ctx context.Context, store blob.Store, id string) (report.Compared, error) {
+func compared(ctx context.Context, store blob.Store, id string) (export.Compared, error) {
 	r, err := openRun(ctx, store, id)
 	if err != nil {
-		return report.Compared{}, err
+		return export.Compared{}, err
 	}
 	summary, done, err := r.Summary(ctx)
 	if err == nil && !done {
 		err = cli.Usagef("run %q has no summary yet", id)
 	}
 	if err != nil {
-		return report.Compared{}, err
+		return export.Compared{}, err
 	}
 	cfg, err := r.Config(ctx)
 	if err != nil {
-		return report.Compared{}, err
+		return export.Compared{}, err
 	}
 	records, err := r.Records(ctx)
-	return report.Compared{RunID: id, Label: label(cfg), Summary: summary, Records: records}, err
+	return export.Compared{RunID: id, Label: label(cfg), Summary: summary, Records: records}, err
 }
 
 func label(cfg config.Run) string {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/internal/doctor"
+	"temper/internal/service"
 )
 
 func doctorCommand() *cobra.Command {
@@ -23,15 +23,15 @@ func doctorCommand() *cobra.Command {
 		if err := p.Validate(); err != nil {
 			return err
 		}
-		findings := doctor.Examine(cmd.Context(), p)
-		show := doctor.Print
+		findings := service.Examine(cmd.Context(), p)
+		show := service.Print
 		if asJSON {
-			show = func(out io.Writer, f []doctor.Finding) error { return cli.PrintJSON(out, f) }
+			show = func(out io.Writer, f []service.Finding) error { return cli.PrintJSON(out, f) }
 		}
 		if err := show(cmd.OutOrStdout(), findings); err != nil {
 			return err
 		}
-		if n := doctor.NumMissing(findings); n > 0 {
+		if n := service.NumMissing(findings); n > 0 {
 			return fmt.Errorf("%d finding(s) are missing", n)
 		}
 		return nil

@@ -12,7 +12,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/cli"
-	"temper/internal/policy/remote"
+	"temper/internal/inference/remote"
 	"temper/sandbox/server"
 	"temper/workers"
 )

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/policy/wire"
+	"temper/internal/inference/remote"
 	"temper/internal/run/runtest"
 )
 
@@ -94,8 +94,8 @@ const engineToken = "e2e-engine"
 func awaitTokens(t *testing.T, address string, want int64) {
 	t.Helper()
 	for end := time.Now().Add(2 * runTimeout); ; time.Sleep(20 * time.Millisecond) {
-		var st wire.Status
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+wire.PathStatus, nil)
+		var st remote.Status
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+remote.PathStatus, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

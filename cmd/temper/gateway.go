@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
+	"temper/internal/proc/buildinfo"
 	"temper/sandbox/budget"
 	"temper/sandbox/gateway"
 	"temper/sandbox/server"

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
-	"temper/internal/failpoint"
+	"temper/internal/proc/buildinfo"
+	"temper/internal/proc/failpoint"
 )
 
 // program begins each line of an error.

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/internal/export"
 	"temper/internal/query"
-	"temper/internal/report"
 )
 
 // asking is what a person asks of a query.
@@ -102,7 +102,7 @@ func writeTable(out io.Writer, r query.Result) error {
 func plain(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, text := range texts {
-		out[i] = report.Visible(text)
+		out[i] = export.Visible(text)
 	}
 	return out
 }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/history"
+	"temper/internal/proc/buildinfo"
 	"temper/ui"
 )
 

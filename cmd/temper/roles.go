@@ -7,7 +7,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/health"
+	"temper/internal/proc"
 	"temper/internal/service"
 	"temper/sandbox/server"
 	"temper/workers"
@@ -32,7 +32,7 @@ func (f *roleFlags) place(name string) (workers.Place, error) {
 	if err := f.process.Validate(); err != nil {
 		return workers.Place{}, err
 	}
-	if err := health.CheckAddress(f.listen, f.insecure); err != nil {
+	if err := proc.CheckAddress(f.listen, f.insecure); err != nil {
 		return workers.Place{}, cli.Usagef("--listen: %w", err)
 	}
 	return workers.Place{Process: *f.process, Log: cli.NewLogger(name), Patience: service.Patience(), Supervisor: service.SupervisorPID()}, nil

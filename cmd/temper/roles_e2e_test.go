@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/internal/run/runtest"
 )
 
@@ -31,7 +31,7 @@ type scattered struct {
 // scatter starts the servers: Temporal, S3 and a sandbox.
 func scatter(t *testing.T) *scattered {
 	t.Helper()
-	addrs, err := freeport.Addresses(3)
+	addrs, err := proc.Addresses(3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
 	"temper/internal/history"
+	"temper/internal/run/artifact"
 	"temper/internal/series"
 )
 

@@ -17,9 +17,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/export"
 	"temper/internal/fault"
 	"temper/internal/history"
-	"temper/internal/report"
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -141,7 +141,7 @@ func finish(ctx context.Context, store blob.Store, page, runID string, out io.Wr
 
 func printSummary(out io.Writer, r *history.Run, s run.Summary, page string) error {
 	fmt.Fprintln(out)
-	if err := report.Summary(out, s, report.Links{RunDir: r.Dir(), SummaryPath: r.SummaryPath(), WebUI: page}); err != nil {
+	if err := export.Summary(out, s, export.Links{RunDir: r.Dir(), SummaryPath: r.SummaryPath(), WebUI: page}); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(out, r.SummaryPath())
@@ -171,7 +171,7 @@ func showCommand() *cobra.Command {
 			return printLines(cmd.OutOrStdout(), records)
 		}
 		for i, record := range records {
-			fmt.Fprintln(cmd.OutOrStdout(), report.StepLine(record, report.ETA(records[:i+1])))
+			fmt.Fprintln(cmd.OutOrStdout(), export.StepLine(record, export.ETA(records[:i+1])))
 		}
 		s, ok, err := r.Summary(cmd.Context())
 		if err == nil && ok {
@@ -194,7 +194,7 @@ func showStep(out io.Writer, runID string, records []run.StepRecord, step int, a
 	if asJSON {
 		return printLines(out, records[at:at+1])
 	}
-	return report.StepTime(out, records[at])
+	return export.StepTime(out, records[at])
 }
 
 // printLines prints each value as a line of JSON.

@@ -15,8 +15,8 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/export"
 	"temper/internal/history"
-	"temper/internal/report"
 	"temper/internal/run"
 	"temper/internal/temporalclient"
 	"temper/workflows"
@@ -67,11 +67,11 @@ func printRuns(out io.Writer, rows []run.CatalogEntry) error {
 			steps, seed = fmt.Sprintf("%d/%d", r.Step, r.NumSteps), fmt.Sprint(r.Seed)
 		}
 		if r.Reward != nil {
-			reward = report.Number(r.Reward, 3)
+			reward = export.Number(r.Reward, 3)
 		}
 		var notes []string
 		for _, s := range r.Stages {
-			notes = append(notes, fmt.Sprintf("%s %s -> %s", s.Name, cmp.Or(report.Number(s.Before, 2), "-"), cmp.Or(report.Number(s.After, 2), "-")))
+			notes = append(notes, fmt.Sprintf("%s %s -> %s", s.Name, cmp.Or(export.Number(s.Before, 2), "-"), cmp.Or(export.Number(s.After, 2), "-")))
 		}
 		if r.Reason != "" {
 			notes = append(notes, oneLine(r.Reason, maxReason))

@@ -8,7 +8,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/history"
-	"temper/internal/record"
+	"temper/internal/run/record"
 )
 
 func runRolloutsCommand() *cobra.Command {

@@ -12,9 +12,9 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/export"
 	"temper/internal/fault"
 	"temper/internal/history"
-	"temper/internal/report"
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -152,7 +152,7 @@ func writeStatus(out io.Writer, s workflows.RunStatus) error {
 	for _, g := range s.Stages {
 		text := fmt.Sprintf("%d steps", g.Steps)
 		if g.Before != nil && g.After != nil {
-			text += fmt.Sprintf(", accuracy %s -> %s", report.Number(&g.Before.Accuracy, 2), report.Number(&g.After.Accuracy, 2))
+			text += fmt.Sprintf(", accuracy %s -> %s", export.Number(&g.Before.Accuracy, 2), export.Number(&g.After.Accuracy, 2))
 		}
 		if g.Note != "" {
 			text += ", " + g.Note

@@ -17,9 +17,9 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/freeze"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/temporalclient"
 	"temper/workflows"
 )
 
@@ -186,7 +186,7 @@ func (s *steering) give(ctx context.Context, c client.Client, p *config.Process,
 	if name != workflows.CommandResume {
 		return workflows.Send(ctx, c, runID, name, s.Command)
 	}
-	lifted, err := freeze.Lift(ctx, c, p.Namespace, runID, s.By, s.Reason)
+	lifted, err := temporalclient.Lift(ctx, c, p.Namespace, runID, s.By, s.Reason)
 	if err != nil {
 		return "", err
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/internal/proof"
-	"temper/internal/remake"
+	"temper/internal/run/chain"
+	"temper/internal/run/replay"
 )
 
 func runVerifyCommand() *cobra.Command {
 	var asJSON bool
-	var o proof.Options
+	var o chain.Options
 	var f remakeFlags
 	cmd := &cobra.Command{
 		Use: "verify RUN", Short: "Check the chain of a run: each manifest, and what the manifests name; temper store verify reads every byte", Args: cobra.ExactArgs(1),
@@ -48,8 +48,8 @@ one.`,
 		if err != nil {
 			return err
 		}
-		o.CanRemake = func(key string) bool { return remake.CanRemake(r.ID(), key) }
-		found, err := proof.Verify(cmd.Context(), r.Store(), r.ID(), o)
+		o.CanRemake = func(key string) bool { return replay.CanRemake(r.ID(), key) }
+		found, err := chain.Verify(cmd.Context(), r.Store(), r.ID(), o)
 		if err != nil {
 			return err
 		}
@@ -67,11 +67,11 @@ one.`,
 
 // printVerdicts prints what was found of a chain, and of the steps that were made
 // again.
-func printVerdicts(out io.Writer, found proof.Report, steps []remake.Report, asJSON bool) error {
+func printVerdicts(out io.Writer, found chain.Report, steps []replay.Report, asJSON bool) error {
 	if asJSON {
 		return cli.PrintJSON(out, struct {
-			proof.Report
-			Remade []remake.Report `json:"remade,omitempty"`
+			chain.Report
+			Remade []replay.Report `json:"remade,omitempty"`
 		}{found, steps})
 	}
 	if err := printProof(out, found); err != nil {
@@ -84,7 +84,7 @@ func printVerdicts(out io.Writer, found proof.Report, steps []remake.Report, asJ
 }
 
 // proofError is the error of a run that is not what its chain says.
-func proofError(r proof.Report) error {
+func proofError(r chain.Report) error {
 	switch {
 	case len(r.Damage) > 0:
 		return fmt.Errorf("run %s: %d objects are not what the chain says", r.RunID, len(r.Damage))
@@ -101,7 +101,7 @@ func proofError(r proof.Report) error {
 const maxRemarks = 10
 
 // printProof prints what was found, one object a line.
-func printProof(out io.Writer, r proof.Report) error {
+func printProof(out io.Writer, r chain.Report) error {
 	var b strings.Builder
 	state := "goes on, or ended without a summary"
 	if r.Ended {

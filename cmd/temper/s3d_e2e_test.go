@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
-	"temper/internal/freeport"
+	"temper/internal/proc"
+	"temper/internal/run/artifact"
 	"temper/internal/run/runtest"
 )
 
@@ -22,7 +22,7 @@ import (
 // of it, and wants the objects of a run on files, byte for byte.
 func TestRunOnS3(t *testing.T) {
 	p := newPlace(t)
-	addrs, err := freeport.Addresses(1)
+	addrs, err := proc.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

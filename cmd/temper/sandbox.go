@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/supervise"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
 	"temper/sandbox/budget"
 	"temper/sandbox/codejudge"
 	"temper/sandbox/httpapi"
@@ -152,7 +152,7 @@ func checkSandboxListen(addr string) error {
 	if _, _, err := net.SplitHostPort(addr); strings.HasPrefix(addr, httpapi.UnixPrefix) || err != nil {
 		return nil // a socket, or reported with more detail by the check of the address
 	}
-	if err := supervise.CheckListen(addr); err != nil {
+	if err := proc.CheckListen(addr); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	return nil

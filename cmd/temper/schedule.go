@@ -17,9 +17,9 @@ import (
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/cron"
-	"temper/internal/promotion"
-	"temper/internal/retrain"
-	"temper/internal/schedule"
+	"temper/internal/rules"
+	"temper/internal/run/retrain"
+	"temper/internal/temporalclient"
 	"temper/workflows"
 )
 
@@ -68,7 +68,7 @@ func scheduleCreateCommand() *cobra.Command {
 	f.StringArrayVar(&o.set, "set", nil, "key=value over the recipe; repeatable")
 	f.StringArrayVar(&o.data, "data", nil, "problems: a JSONL file, a folder, a glob or store:PREFIX; repeatable")
 	f.StringArrayVar(&o.spec.Retrain.Stages, "stage", nil, "stage of the recipe that takes the data; repeatable; default is all")
-	f.StringArrayVar(&o.spec.Retrain.Gate, "gate", nil, "rule that a policy has to pass, such as accuracy>=+0.01 (against the last good policy), accuracy>=-0.02, STAGE/accuracy>=0.5, tool_error_rate<=0.1; repeatable; default "+promotion.DefaultRule)
+	f.StringArrayVar(&o.spec.Retrain.Gate, "gate", nil, "rule that a policy has to pass, such as accuracy>=+0.01 (against the last good policy), accuracy>=-0.02, STAGE/accuracy>=0.5, tool_error_rate<=0.1; repeatable; default "+rules.DefaultRule)
 	f.StringArrayVar(&o.spec.Cron, "cron", nil, "when: a cron line, UTC unless it begins with CRON_TZ=Area/City; repeatable")
 	f.DurationVar(&o.spec.Every, "every", 0, "when: an interval, for example 6h")
 	f.StringVar(&o.spec.Overlap, "overlap", workflows.Overlaps()[0], "when a re-training is due while another one is going on: "+strings.Join(workflows.Overlaps(), ", "))
@@ -96,7 +96,7 @@ func scheduleCreateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		v, err := schedule.DescribeWhole(cmd.Context(), store, found)
+		v, err := temporalclient.DescribeWhole(cmd.Context(), store, found)
 		if err != nil {
 			return err
 		}
@@ -205,9 +205,9 @@ func scheduleListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		views := []schedule.View{} // an empty list is no null
+		views := []temporalclient.View{} // an empty list is no null
 		for _, s := range found {
-			v, err := schedule.Describe(cmd.Context(), store, s)
+			v, err := temporalclient.Describe(cmd.Context(), store, s)
 			if err != nil {
 				return err
 			}
@@ -216,7 +216,7 @@ func scheduleListCommand() *cobra.Command {
 		if asJSON {
 			return cli.PrintJSON(cmd.OutOrStdout(), views)
 		}
-		return schedule.PrintTable(cmd.OutOrStdout(), views)
+		return temporalclient.PrintTable(cmd.OutOrStdout(), views)
 	}
 	return cmd
 }
@@ -236,14 +236,14 @@ func scheduleShowCommand() *cobra.Command {
 		if err != nil {
 			return unknownSchedule(err, args[0])
 		}
-		v, err := schedule.DescribeWhole(cmd.Context(), store, found)
+		v, err := temporalclient.DescribeWhole(cmd.Context(), store, found)
 		if err != nil {
 			return err
 		}
 		if asJSON {
 			return cli.PrintJSON(cmd.OutOrStdout(), v)
 		}
-		if err := schedule.Print(cmd.OutOrStdout(), v); err != nil {
+		if err := temporalclient.Print(cmd.OutOrStdout(), v); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", scheduleUI(p, v.ID))

@@ -14,7 +14,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/converse"
+	"temper/internal/openai/chatclient"
 	"temper/sandbox/server"
 	"temper/trainer/hf"
 	"temper/workers"
@@ -91,15 +91,15 @@ func serveTools(cmd *cobra.Command, p *config.Process, names []string, o *worker
 	if err != nil {
 		return nil, err
 	}
-	tools := func(name string) (*converse.Tools, error) {
-		return converse.NewTools(converse.ToolConfig{Names: names, Executor: executor, Name: name, MaxResponseChars: toolChars})
+	tools := func(name string) (*chatclient.Tools, error) {
+		return chatclient.NewTools(chatclient.ToolConfig{Names: names, Executor: executor, Name: name, MaxResponseChars: toolChars})
 	}
 	if _, err := tools("check"); err != nil {
 		end()
 		return nil, cli.Usagef("--tools: %w", err)
 	}
 	o.Wrap = func(api http.Handler, model string) http.Handler {
-		return &converse.Served{Inner: api, Model: model, NewTools: tools, MaxTurns: servedTurns}
+		return &chatclient.Served{Inner: api, Model: model, NewTools: tools, MaxTurns: servedTurns}
 	}
 	return end, nil
 }

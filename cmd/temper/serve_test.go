@@ -28,7 +28,7 @@ func servableModel(t *testing.T, seed string) (dir string) {
 	}
 	output(t, "model", "init", dir, "--config", config, "--seed", seed)
 	for name, from := range map[string]string{
-		"tokenizer.json":      "../../internal/tokenizer/testdata/tokenizer.json",
+		"tokenizer.json":      "../../internal/chat/tokenizer/testdata/tokenizer.json",
 		"chat_template.jinja": "../../internal/chat/testdata/templates/chatml-tools.jinja",
 	} {
 		data, err := os.ReadFile(from)

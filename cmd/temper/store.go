@@ -12,7 +12,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/history"
-	"temper/internal/proof"
+	"temper/internal/run/chain"
 	"temper/trainer/checkpoint"
 )
 
@@ -128,7 +128,7 @@ func storeVerifyCommand() *cobra.Command {
 // verified is what was found in a store.
 type verified struct {
 	checkpoint.Verified
-	Runs []proof.Report `json:"runs"`
+	Runs []chain.Report `json:"runs"`
 }
 
 // verifyStore reads all shards of checkpoints and policies, and what else the runs have stored.
@@ -139,7 +139,7 @@ func verifyStore(ctx context.Context, store blob.Store, folder string, runs []st
 		return out, err
 	}
 	for _, id := range runs {
-		report, err := proof.Verify(ctx, store, id, proof.Options{All: true, WithoutShards: true})
+		report, err := chain.Verify(ctx, store, id, chain.Options{All: true, WithoutShards: true})
 		if err != nil {
 			return out, err
 		}

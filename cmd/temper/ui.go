@@ -15,12 +15,11 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"temper/internal/blob"
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/health"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/run"
-	"temper/internal/schedule"
 	"temper/internal/service"
 	"temper/internal/temporalclient"
 	"temper/sandbox/server"
@@ -70,7 +69,7 @@ func (o *uiOptions) check() error {
 	if o.health == "" {
 		return nil
 	}
-	if err := health.CheckAddress(o.health, false); err != nil {
+	if err := proc.CheckAddress(o.health, false); err != nil {
 		return cli.Usagef("--health: %w", err)
 	}
 	return nil
@@ -109,9 +108,9 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 	if err != nil {
 		return err
 	}
-	state := health.New("ui", "pages")
+	state := proc.NewHealth("ui", "pages")
 	if o.health != "" {
-		h, err := health.Listen(ctx, o.health, state.Handler(nil), log)
+		h, err := proc.Listen(ctx, o.health, state.Handler(nil), log)
 		if err != nil {
 			return err
 		}
@@ -221,7 +220,7 @@ func (s *steerer) Processes(ctx context.Context) ([]service.Process, error) {
 }
 
 // Schedules implements ui.Place.
-func (s *steerer) Schedules(ctx context.Context) ([]schedule.View, error) {
+func (s *steerer) Schedules(ctx context.Context) ([]temporalclient.View, error) {
 	c, err := s.connected(ctx)
 	if err != nil {
 		return nil, err
@@ -230,9 +229,9 @@ func (s *steerer) Schedules(ctx context.Context) ([]schedule.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []schedule.View
+	var out []temporalclient.View
 	for _, f := range found {
-		v, err := schedule.DescribeWhole(ctx, s.store, f)
+		v, err := temporalclient.DescribeWhole(ctx, s.store, f)
 		if err != nil {
 			return nil, err
 		}

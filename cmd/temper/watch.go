@@ -14,8 +14,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/cli"
+	"temper/internal/export"
 	"temper/internal/history"
-	"temper/internal/report"
 	"temper/internal/run"
 )
 
@@ -101,7 +101,7 @@ func (w *watching) show(ctx context.Context, entries []history.Entry) (ended boo
 		case e.Step != nil:
 			w.records = append(w.records, *e.Step)
 			if !w.draw {
-				w.tell(report.StepLine(*e.Step, report.ETA(w.records)))
+				w.tell(export.StepLine(*e.Step, export.ETA(w.records)))
 			}
 		case e.Event != nil:
 			w.tell(e.Event.Kind + ": " + e.Event.Plain())
@@ -140,7 +140,7 @@ func (w *watching) drawFrame(ctx context.Context) error {
 		return err
 	}
 	const redraw = "\x1b[H\x1b[2J"
-	frame := report.Frame{Entry: entry, Records: w.records, Log: w.log, Now: time.Now()}
+	frame := export.Frame{Entry: entry, Records: w.records, Log: w.log, Now: time.Now()}
 	_, err = fmt.Fprint(w.out, redraw+strings.Join(frame.Lines(size("COLUMNS", 80), size("LINES", 24)-1), "\n")+"\n")
 	return err
 }
@@ -151,7 +151,7 @@ func (w *watching) tell(line string) {
 		w.log = w.log[1:]
 	}
 	if !w.draw {
-		fmt.Fprintln(w.out, report.Visible(line))
+		fmt.Fprintln(w.out, export.Visible(line))
 	}
 }
 

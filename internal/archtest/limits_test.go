@@ -2,12 +2,12 @@ package archtest_test
 
 // manyMethods are the types with more methods than maxMethods, each with its reason.
 var manyMethods = map[string]string{
-	"internal/artifact.Layout":              "one method for each key of a run, so that a key is spelled in one place",
+	"internal/run/artifact.Layout":          "one method for each key of a run, so that a key is spelled in one place",
 	"internal/blob/fileblob.Store":          "the port with its optional parts, and the steps of a write that survives a crash",
 	"internal/blob/object.Store":            "the port with its optional parts, over the few calls that two SDKs share",
 	"internal/chat/jinja.parser":            "a method for each rule of the grammar",
 	"internal/placement/placementtest.Fake": "the port, and all that a test does to a cluster",
-	"internal/tokenizer.Tokenizer":          "a setter for each part of tokenizer.json, which the parser calls while it reads",
+	"internal/chat/tokenizer.Tokenizer":     "a setter for each part of tokenizer.json, which the parser calls while it reads",
 	"sandbox/gateway.Gateway":               "one lock orders admission, nodes and calls in flight: what they promise together has no smaller owner",
 	"internal/answer.parser":                "a method for each rule of the grammar",
 	"sandbox/session.Manager":               "one lock orders the kernels of all sessions and their histories",

@@ -11,7 +11,7 @@ package chat
 import (
 	"slices"
 
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // Special tokens of the template.

@@ -13,9 +13,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/dataset/rows"
 	"temper/internal/history"
-	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/record"
 )
 
 // Rollout is a trajectory in the columns that verl dumps rollouts in (input, output, gts,

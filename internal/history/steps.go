@@ -8,13 +8,13 @@ import (
 	"slices"
 	"sync"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/record"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/rl"
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/tokenizer"
-	"temper/internal/watch"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 )
 
 // Rollouts reads what was sampled for a run, step by step, and what became of it.
@@ -30,8 +30,8 @@ func (o Rollouts) Record(ctx context.Context, step int) (rec run.StepRecord, ok 
 
 // Watch is what the rules of the run's watch know after a step; ok is false where it is
 // not recorded.
-func (o Rollouts) Watch(ctx context.Context, step int) (s watch.State, ok bool, err error) {
-	return artifact.Lookup[watch.State](ctx, o.run.store, o.run.layout.Watch(step))
+func (o Rollouts) Watch(ctx context.Context, step int) (s rules.WatchState, ok bool, err error) {
+	return artifact.Lookup[rules.WatchState](ctx, o.run.store, o.run.layout.Watch(step))
 }
 
 // Batch is what became of the groups of a step; ok is false where it is not recorded,

@@ -7,8 +7,8 @@ import (
 	"temper/internal/blob"
 	"temper/internal/history"
 	"temper/internal/learner"
-	"temper/internal/record"
 	"temper/internal/rl"
+	"temper/internal/run/record"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
 )

@@ -7,8 +7,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/grpo"
-	"temper/internal/record"
 	"temper/internal/rl"
+	"temper/internal/run/record"
 	"temper/internal/series"
 )
 

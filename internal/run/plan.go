@@ -12,10 +12,10 @@ import (
 	"fmt"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/run/artifact"
 )
 
 // Plan is what the workflows know of a run: small, derived once by OpenRun.

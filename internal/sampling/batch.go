@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/grpo"
+	"temper/internal/proc/failpoint"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/series"
 )
 

@@ -8,15 +8,15 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/grpo"
-	"temper/internal/record"
+	"temper/internal/proc/failpoint"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 	"temper/internal/series"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/health"
+	"temper/internal/proc"
 )
 
 // Options say what the service consists of.
@@ -64,5 +64,5 @@ func Patience() time.Duration {
 // healthSocket is where a child of the service answers for its health: below the
 // home, where no other user and no page of a browser can ask.
 func healthSocket(p *config.Process, child string) string {
-	return health.UnixPrefix + socketDir(p) + "/" + child
+	return proc.UnixPrefix + socketDir(p) + "/" + child
 }

@@ -16,7 +16,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
 	"temper/internal/run"
 	"temper/tools/bench/chaos"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"temper/internal/failpoint"
-	"temper/internal/testbin"
+	"temper/internal/proc/failpoint"
+	"temper/internal/proc/testbin"
 )
 
 // TestEveryFailPoint lets a service die once at every named point and by the

@@ -13,9 +13,8 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/internal/service"
-	"temper/internal/supervise"
 	"temper/tools/bench/chaos"
 	"temper/workers"
 	"temper/workflows"
@@ -64,7 +63,7 @@ func (c *chaosHost) scatter(ctx context.Context) error {
 }
 
 // add makes a member of a child of the service.
-func (c *chaosHost) add(role string, child supervise.Child, m chaos.Member) {
+func (c *chaosHost) add(role string, child proc.Child, m chaos.Member) {
 	m.Role = role
 	m.Command = func() (*exec.Cmd, error) {
 		cmd := exec.Command(child.Path, child.Args...)
@@ -81,7 +80,7 @@ func (c *chaosHost) add(role string, child supervise.Child, m chaos.Member) {
 }
 
 // twin is a child with a name and a health socket of its own.
-func (c *chaosHost) twin(child supervise.Child, name string) supervise.Child {
+func (c *chaosHost) twin(child proc.Child, name string) proc.Child {
 	out := child
 	out.Args = slices.Clone(child.Args)
 	for i, arg := range out.Args {
@@ -94,13 +93,13 @@ func (c *chaosHost) twin(child supervise.Child, name string) supervise.Child {
 
 // addSandboxes puts a gateway at the address where the roles look for the sandbox,
 // and nodes that join it.
-func (c *chaosHost) addSandboxes(child supervise.Child) error {
+func (c *chaosHost) addSandboxes(child proc.Child) error {
 	child.Env = append(slices.Clone(child.Env), workers.SandboxNodeTokenKey+"="+rand.Text())
 	role := slices.Index(child.Args, chaos.Sandbox)
 	gateway := child
 	gateway.Args = append(slices.Clone(child.Args[:role]), "gateway", "--listen", c.process.SandboxAddress)
 	c.add("gateway", gateway, chaos.Member{Name: "gateway"})
-	addrs, err := freeport.Addresses(chaos.Nodes)
+	addrs, err := proc.Addresses(chaos.Nodes)
 	if err != nil {
 		return err
 	}

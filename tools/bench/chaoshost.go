@@ -17,15 +17,14 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/failpoint"
-	"temper/internal/freeport"
+	"temper/internal/proc"
+	"temper/internal/proc/failpoint"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/service"
-	"temper/internal/supervise"
 	"temper/internal/temporalclient"
 	"temper/tools/bench/chaos"
 	"temper/workers"
@@ -65,7 +64,7 @@ func (h *harness) newHost(ctx context.Context, home string, o trialOptions) (_ *
 		}
 		p.Store = u.JoinPath(o.name).String()
 	}
-	addrs, err := freeport.Addresses(3)
+	addrs, err := proc.Addresses(3)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +123,7 @@ func (c *chaosHost) serveStore(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	sup, err := supervise.New(supervise.Config{Children: []supervise.Child{child}})
+	sup, err := proc.New(proc.Config{Children: []proc.Child{child}})
 	if err != nil {
 		return nil, err
 	}

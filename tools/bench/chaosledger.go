@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
+	"temper/internal/proc/buildinfo"
 	"temper/tools/bench/chaos"
 )
 

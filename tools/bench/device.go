@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
+	"temper/internal/proc/buildinfo"
 	"temper/tools/bench/devicebench"
 	"temper/trainer/device"
 	"temper/trainer/plugin"

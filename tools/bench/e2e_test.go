@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"temper/internal/testbin"
+	"temper/internal/proc/testbin"
 )
 
 // bin is the folder with temper, temper-bench, temporald and s3d; TestMain fills it.

@@ -13,8 +13,8 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/dispatch"
 	"temper/internal/history"
+	"temper/internal/inference/scheduler"
 	"temper/tools/bench/schedulerbench"
 )
 
@@ -34,7 +34,7 @@ type schedulerOptions struct {
 
 // schedulerCommand reads stored steps from the store that open returns.
 func schedulerCommand(open func(context.Context, *config.Process) (blob.Store, error)) *cobra.Command {
-	o := schedulerOptions{plan: schedulerbench.Plan{Hardware: schedulerbench.MI300X(), Config: dispatch.DefaultConfig(), Contenders: schedulerbench.Contenders()}}
+	o := schedulerOptions{plan: schedulerbench.Plan{Hardware: schedulerbench.MI300X(), Config: scheduler.DefaultConfig(), Contenders: schedulerbench.Contenders()}}
 	cmd := &cobra.Command{
 		Use:   "scheduler",
 		Short: "Simulate how trajectories are placed on many engines, and compare policies with a bound",

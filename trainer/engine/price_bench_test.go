@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/engine"
@@ -98,7 +98,7 @@ func decodes(b *testing.B, model qwen3.Config, c kernels.Choice) func() {
 		var wg sync.WaitGroup
 		for i := range 64 {
 			wg.Go(func() {
-				if _, err := e.Generate(context.Background(), policy.Request{Tokens: prompt(i, 24), MaxTokens: 64, Temperature: 1,
+				if _, err := e.Generate(context.Background(), inference.Request{Tokens: prompt(i, 24), MaxTokens: 64, Temperature: 1,
 					Seed: uint64(i), Version: -1, Session: fmt.Sprint(i)}); err != nil {
 					b.Error(err)
 				}

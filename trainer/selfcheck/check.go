@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
@@ -134,7 +134,7 @@ type outcome struct {
 	before, after []tensor.Named
 	loss          float64
 	logprobs      [][]float32
-	generation    policy.Generation
+	generation    inference.Generation
 	graphs        int
 }
 
@@ -175,7 +175,7 @@ func try(ctx context.Context, network qwen3.Config, backend string, mesh device.
 }
 
 // generate decodes greedily.
-func generate(ctx context.Context, network qwen3.Config, backend string, weights []tensor.Named) (g policy.Generation, err error) {
+func generate(ctx context.Context, network qwen3.Config, backend string, weights []tensor.Named) (g inference.Generation, err error) {
 	e, err := engine.New(engine.Config{Model: network, Backend: backend, Slots: 1, MaxContext: 32, Shards: 1})
 	if err != nil {
 		return g, err
@@ -184,7 +184,7 @@ func generate(ctx context.Context, network qwen3.Config, backend string, weights
 	if err := e.LoadTensors(ctx, weights, 1); err != nil {
 		return g, err
 	}
-	return e.Generate(ctx, policy.Request{Tokens: []int32{3, 1, 4, 1}, MaxTokens: 8, Version: 1})
+	return e.Generate(ctx, inference.Request{Tokens: []int32{3, 1, 4, 1}, MaxTokens: 8, Version: 1})
 }
 
 // samples are trajectories that fill one pass: compiling is what a check takes long for.

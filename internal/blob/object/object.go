@@ -11,8 +11,6 @@ import (
 	"context"
 	"io"
 	"time"
-
-	"temper/internal/blob/checksum"
 )
 
 // Object is what a server returns about a key.
@@ -95,7 +93,7 @@ const NonceHeader = "temper-write"
 
 // BodyOf adds the checksum to data.
 func BodyOf(data []byte) Body {
-	sum := checksum.New()
+	sum := NewChecksum()
 	_, _ = sum.Write(data) // a hash takes all
-	return Body{Data: data, CRC64: checksum.Encode(sum)}
+	return Body{Data: data, CRC64: EncodeChecksum(sum)}
 }

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/run/artifact"
 )
 
 // Contents is what a run left in the store, by key below its folder, without

@@ -13,11 +13,11 @@ import (
 	"errors"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Open validates the configuration, claims the run id and freezes the
