@@ -1,7 +1,3 @@
-// Package chat judges the arguments of a tool call by the JSON schemas that prompts
-// show. It knows as much of JSON Schema as type hints can say.
-//
-// Invariant: whether a value fits is a function of value and schema.
 package chat
 
 import (

@@ -1,8 +1,3 @@
-// Package cli owns what every command line of Temper does alike: how a command
-// is executed, which exit status an error gets, the flags that say where things
-// are, and the log. It has no commands of its own and starts nothing.
-//
-// Invariant: exit status 2 is a mistake of the user, 1 a fault of the system.
 package cli
 
 import (

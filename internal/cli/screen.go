@@ -1,9 +1,3 @@
-// Package cli owns what `temper up` shows on a terminal: lines that scroll, and
-// below them a block with the services and the runs. It starts nothing and asks
-// nobody: services and runs come from functions that it is given.
-//
-// Invariant: on a terminal the cursor stands at the start of the line below the
-// block, and no line of the block is wider than the terminal.
 package cli
 
 import (

@@ -1,9 +1,3 @@
-// Package dataset owns what makes problems of public sets fit for training: which prompts
-// are the same one, which share words with a benchmark, and which answers can be verified.
-// It reads no files.
-//
-// Invariant: a rule drops a problem for something that it can show: the answer, the other
-// prompt, or the words that both share.
 package dataset
 
 import (

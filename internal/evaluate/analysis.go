@@ -1,6 +1,3 @@
-// Package evaluate owns what the entropy of sampled tokens says about a policy: which
-// tokens are the most uncertain of their trajectory, and where they stand (rStar2-Agent,
-// section 5.4). It computes no entropy and reads no store.
 package evaluate
 
 import (

@@ -1,8 +1,3 @@
-// Package evaluate owns the numbers of an evaluation: avg@k, pass@k and maj@k over
-// problems of which each was sampled several times, their confidence intervals, and the
-// comparison of two policies on the same problems. It samples and judges nothing.
-//
-// Invariant: every number is a function of the verdicts alone, whatever their order.
 package evaluate
 
 import (

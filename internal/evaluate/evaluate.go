@@ -1,9 +1,3 @@
-// Package evaluate owns the evaluation of any model behind OpenAI's API on sets of
-// problems: what to sample, the journal of samples, verdicts, and the report. The model may
-// be in this process or anywhere else; the package knows neither engine nor run.
-//
-// Invariant: a sample that the journal holds is never sampled again, and one that is not
-// whole is never counted.
 package evaluate
 
 import (

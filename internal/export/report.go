@@ -1,8 +1,3 @@
-// Package export turns a run's records into what a person reads: one line a
-// step while it runs, tables when it is done. It computes nothing that is not
-// in the records.
-//
-// Invariant: equal records give equal text.
 package export
 
 import (

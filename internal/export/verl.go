@@ -1,8 +1,3 @@
-// Package export writes what runs leave in the forms of other programs: trajectories in
-// the columns of verl, and series to a server of MLflow. It reads through internal/history
-// and changes no run.
-//
-// Invariant: what was exported twice is there once.
 package export
 
 import (

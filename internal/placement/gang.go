@@ -1,11 +1,3 @@
-// Package placement decides which runs have room on a cluster: whole or not at all, by
-// priority and then by time, with room made by runs that can be paused. It owns the
-// queue, the choice of who makes room, and the words for what a run waits for. It
-// starts and stops nothing: events go in, decisions come out, time is an argument.
-//
-// Invariant: at most one run is being started at a time, and it is started only when a
-// look at the cluster that is newer than any start or stop has room for all of it. So
-// no two runs ever hold parts of what each needs.
 package placement
 
 import (

@@ -1,9 +1,3 @@
-// Package placement does what the admission of runs has decided: it looks at a cluster,
-// starts and stops gangs, moves nodes and scales groups. It owns no rule and no
-// scheduler's API, and keeps nothing.
-//
-// Invariant: each call may be repeated by whoever does not know its outcome, also by
-// another process, and does no more than once what it is for.
 package placement
 
 import (

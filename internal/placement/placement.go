@@ -1,11 +1,3 @@
-// Package placement owns the words for where the processes of a run are: nodes with
-// their room, jobs of equal members, the members themselves, and the port to whatever
-// starts them. It owns no rule of who gets room, which is package gang's, and no
-// scheduler's API.
-//
-// Invariant: a run's job is known by its id and epoch alone, so that whoever repeats a
-// call that it does not know the outcome of finds what it made, and never makes or
-// stops another.
 package placement
 
 import (

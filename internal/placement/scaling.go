@@ -1,9 +1,3 @@
-// Package placement decides how many members a group should have. It owns the rules and
-// what they remember. It measures nothing and scales nothing: figures go in, decisions
-// come out, time is an argument.
-//
-// Invariant: a rule takes a group up at once, by as much as the load asks for, and down
-// by one at a time, after a calm, and never below what is in use.
 package placement
 
 import (

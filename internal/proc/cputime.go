@@ -1,9 +1,3 @@
-// Package proc measures what a machine was busy with while something was done: the
-// processor time of this process, of the sandbox beside it, of the whole machine, and the
-// time in which its cores had nothing to do.
-//
-// Invariant: measuring never fails and never delays what is measured by more than a read of
-// /proc; what cannot be read counts as nothing. No result of a run depends on it.
 package proc
 
 import (

@@ -1,8 +1,3 @@
-// Package proc finds addresses for servers that want theirs told before they
-// start. It does not keep them: who listens there is the caller's matter.
-//
-// Invariant: for a minute the kernel gives such a port to nobody who asks for any
-// port, so that of many processes that start at once none gets it by chance.
 package proc
 
 import (

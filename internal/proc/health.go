@@ -1,9 +1,3 @@
-// Package proc is how a process of the service says whether it lives and whether
-// it can be used, and how another process asks it. It owns the listener, the two
-// answers and the questions. It does not know what a process is for.
-//
-// Invariant: /healthz fails only where a new start of the process would help;
-// /readyz also fails while something that the process needs is out of reach.
 package proc
 
 import (

@@ -1,8 +1,3 @@
-// Package proc measures the resident memory of a process and all its
-// descendants, from /proc. It counts pages shared by several processes once for
-// each of them, so its figure is an upper bound.
-//
-// Invariant: measuring never fails; what cannot be read counts as nothing.
 package proc
 
 import (

@@ -1,9 +1,3 @@
-// Package proc keeps a list of child processes alive: ordered start,
-// health, restart with back-off, ordered stop. It owns processes and their log
-// files; it does not know what they do, and a child answers for its own children.
-//
-// Invariant: no child outlives the supervising process, not even when that is
-// killed with SIGKILL.
 package proc
 
 import (

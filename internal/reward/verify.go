@@ -1,9 +1,3 @@
-// Package reward owns how a whole response is judged: where its final answer is, and
-// which comparison counts. Package answer compares answers, package reward cuts them out
-// of the turns of a trajectory.
-//
-// Invariant: a verdict is a function of mode, key and response. No response ends with an
-// error, however it is made.
 package reward
 
 import (

@@ -1,8 +1,3 @@
-// Package rules owns the rule by which a newly trained policy takes the
-// place of the last good one: thresholds on what both scored on the same
-// held-out problems. It does not know where scores come from.
-//
-// Invariant: a policy whose score is unknown or no number passes no rule.
 package rules
 
 import (

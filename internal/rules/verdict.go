@@ -1,10 +1,3 @@
-// Package rules decides, after each step of a stage, whether the stage goes on: it has
-// reached a plateau, or its bound, or the policy has collapsed. It reads and writes
-// nothing: its caller stores what it says with each step.
-//
-// Invariant: a verdict is a function of the figures of the stage's steps and of its
-// evaluations, so that a run that was killed ends its stages where it would have ended
-// them.
 package rules
 
 import (

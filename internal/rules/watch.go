@@ -1,9 +1,3 @@
-// Package rules finds the steps of a run that a person should look at: rewards
-// that fell, groups that teach nothing, a policy without entropy. It reads and writes
-// nothing: what it knows of earlier steps is a small state, which its caller stores
-// with each step.
-//
-// Invariant: nothing here changes what a step computes.
 package rules
 
 import (

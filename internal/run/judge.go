@@ -1,9 +1,3 @@
-// Package run reads what the store holds of a run and decides by it: whether RL may
-// begin after the supervised updates, and whether a stage goes on after a step. The rules
-// for stages are those of package verdict.
-//
-// Invariant: each decision is stored before anything follows from it, and is a function
-// of stored figures alone.
 package run
 
 import (

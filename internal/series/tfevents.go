@@ -1,7 +1,3 @@
-// Package series writes event files of TensorBoard: records of TFRecord framing, each an
-// Event of tensorflow/core/util/event.proto. It knows scalars alone and writes no file.
-//
-// Invariant: equal steps give equal bytes.
 package series
 
 import (

@@ -1,7 +1,3 @@
-// Package service examines a machine and a binary: what they can do, and what is
-// missing for the service. It changes nothing but a key of its own in the store.
-//
-// Invariant: every finding is one line, and says what to do where something is missing.
 package service
 
 import (

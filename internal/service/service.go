@@ -1,8 +1,3 @@
-// Package service owns the service of one machine that `temper up` starts: what must
-// be there before, the home that it claims, and the processes that make it up. It
-// starts none of them; a supervisor does. It also starts the sandbox of one command.
-//
-// Invariant: one service a home, and no secret in a command line.
 package service
 
 import (

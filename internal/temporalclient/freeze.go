@@ -1,13 +1,3 @@
-// Package temporalclient makes the server's own pause, the button "Pause Workflow" of the web
-// UI, a pause of a whole run. The server stops one workflow and no other: a run that
-// is paused leaves its stage training, and nobody can ask it for anything. This
-// package sees what the server has paused, and tells the workflows above and below,
-// whose gates hold them at their next safe point. What a safe point is, package
-// workflows says.
-//
-// Invariant: it keeps nothing that decides. What should hold a gate follows from what
-// the server says now, and what holds it from the gate's own answer; so several
-// processes may watch, and each may die at any moment.
 package temporalclient
 
 import (

@@ -1,8 +1,3 @@
-// Package temporalclient describes schedules of re-trainings to people and programs: what
-// the server knows of one, with what the store has of its policies and events. It
-// makes and changes none.
-//
-// Invariant: the text and the JSON of a schedule are made from one View.
 package temporalclient
 
 import (

@@ -1,8 +1,3 @@
-// Package memblob owns a blob.Store that lays a scratch store over another one:
-// reads fall through, writes and deletes stay in the scratch. It lets the code that
-// makes a run work on the run without changing it.
-//
-// Invariant: nothing is ever written to the store below.
 package memblob
 
 import (

@@ -1,8 +1,3 @@
-// Package object owns the checksum that object stores keep of a whole object,
-// CRC-64/NVME, and the form in which they write it.
-//
-// Invariant: it finds damage and no intent: whoever may change the bytes may
-// change the sum. What pins bytes against that is their SHA-256.
 package object
 
 import (

@@ -1,10 +1,3 @@
-// Package object owns a blob.Store on anything that speaks S3: streaming and
-// multipart puts, conditional writes, resumed reads, and what an answer that got
-// lost means. It sends no request itself: the drivers do, one per client
-// library, behind the small API interface.
-//
-// Invariant: every write carries a nonce, so that after any answer or none the
-// store can be asked whether the bytes under a key are this writer's.
 package object
 
 import (

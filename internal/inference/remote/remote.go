@@ -1,9 +1,3 @@
-// Package remote owns the client of an engine that another process of ours serves
-// through package wire. It does not choose between engines; packages below it speak to
-// engines of others.
-//
-// Invariant: what an engine answers is believed only after it was checked. An answer
-// that cannot be true is ErrGarbage and never becomes part of a trajectory.
 package remote
 
 import (

@@ -1,9 +1,3 @@
-// Package remote owns the protocol through which a policy engine serves other
-// processes: its paths, its messages, the codes of its errors, and the handlers over
-// any engine. It does not know which model an engine has, and it opens no listener.
-//
-// Invariant: a generation that was asked for over the network has the bits of one
-// that was asked for in the process: no number is rounded on the way.
 package remote
 
 import (
