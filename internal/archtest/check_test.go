@@ -14,7 +14,7 @@ func TestCheckCatches(t *testing.T) {
 		edge edge
 		want string // part of the problem; "" = allowed
 	}{
-		{"a layer that looks up", edge{pkg: "internal/reward", path: "temper/internal/blob"}, "layer 0 must not import layer 1"},
+		{"a layer that looks up", edge{pkg: "internal/series", path: "temper/internal/blob"}, "layer 0 must not import layer 1"},
 		{"a layer that looks down", edge{pkg: "workflows", path: "temper/internal/rl"}, ""},
 		{"a layer that looks sideways", edge{pkg: "trainer/engine", path: "temper/trainer/qwen3"}, ""},
 		{"a workflow that composes", edge{pkg: "workflows", path: "temper/workers"}, "layer 3 must not import layer 4"},
