@@ -12,7 +12,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -127,10 +126,3 @@ func Together(name string, roles ...Role) Role {
 	return out
 }
 
-// String names a role with its queues.
-func (r Role) String() string {
-	if len(r.Queues) == 0 {
-		return r.Name
-	}
-	return r.Name + " (" + strings.Join(r.Queues, ", ") + ")"
-}
