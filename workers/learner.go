@@ -35,12 +35,6 @@ func (f learnerFactory) noteLease(run string, epoch int64) {
 	}
 }
 
-// Learners makes learners on one device as the trainer role does, for callers that
-// train without a worker.
-func Learners(backend string) func(*run.Loaded) (learner.Learner, error) {
-	return learnerFactory{backend: backend}.make
-}
-
 func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 	cfg, m := r.Config, r.Model
 	if l := cfg.Trainer.LoRA; l.Rank > 0 {

@@ -21,7 +21,6 @@ var manyFiles = map[string]string{
 	"internal/config":     "one file for each section of a configuration, and the binder that fills them",
 	"sandbox/jail":        "one jail: what a program may do, see and use is decided by parts that only work together",
 	"ui":                  "one file for each kind of request in its table of routes",
-	"tools/bench":         "one file for each instrument's command",
 	"workers":             "one file for each role, and for each thing that roles share",
 	"workflows":           "one file for each workflow and each kind of message: the workflows start, signal and query each other",
 }

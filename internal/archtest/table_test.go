@@ -109,23 +109,6 @@ var packages = []row{
 	{pattern: "workers", layer: composition},
 	{pattern: "ui", layer: composition},
 	{pattern: "cmd/...", layer: composition},
-
-	{pattern: "tools/bench", layer: composition},
-	{pattern: "tools/bench/meter", layer: adapters, ours: none, stdOnly: true, reason: "it reads clocks and /proc and knows nothing of what is measured"},
-	{pattern: "tools/bench/picture", layer: vocabulary, ours: none, reason: "it draws bars of anything"},
-	{pattern: "tools/bench/queueing", layer: vocabulary, ours: none, stdOnly: true, reason: "a prediction is arithmetic"},
-	{pattern: "tools/bench/loadgen", layer: adapters, ours: []string{"sandbox/...", "tools/bench/meter"}, reason: "it puts load on any executor, ours or not"},
-	{pattern: "tools/bench/board", layer: adapters, ours: []string{"sandbox/...", "tools/bench/...", "internal/proc"}, reason: "the sandbox is compared without the rest"},
-	{pattern: "tools/bench/sandboxbench", layer: adapters, ours: []string{"sandbox/...", "tools/bench/..."}, reason: "the sandbox is measured without the rest"},
-	{pattern: "tools/bench/trainerbench", layer: adapters},
-	{pattern: "tools/bench/storebench", layer: adapters},
-	{pattern: "tools/bench/paperrun", layer: adapters, reason: "it writes what runs leave, and no policy samples"},
-	{pattern: "tools/bench/recoverybench", layer: adapters, reason: "it samples and trains without Temporal"},
-	{pattern: "tools/bench/rolloutbench", layer: adapters, reason: "it samples without Temporal, an engine and a sandbox"},
-	{pattern: "tools/bench/schedulerbench", layer: adapters, ours: []string{"internal/inference/scheduler", "internal/history", "internal/rl", "tools/bench/picture"}, reason: "time is simulated: it starts and measures nothing"},
-	{pattern: "tools/bench/devicebench", layer: adapters},
-	{pattern: "tools/bench/enginebench", layer: adapters},
-	{pattern: "tools/bench/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 }
 
 // home says which packages may import a path; with "/..." it covers what is below,
@@ -140,14 +123,14 @@ type home struct {
 
 // homes keeps each dependency where it can be replaced.
 var homes = []home{
-	{"github.com/gomlx/...", []string{"trainer/...", "tools/bench/trainerbench"}, "one place knows about tensors and devices", true},
+	{"github.com/gomlx/...", []string{"trainer/..."}, "one place knows about tensors and devices", true},
 	{"github.com/hashicorp/nomad/...", []string{"jobs", "jobs/..."}, "one place knows about the cluster", true},
 	{"github.com/aws/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
 	{"github.com/minio/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
 	{"go.temporal.io/server/...", nil, "the server lives in a module of its own, tools/temporald", true},
 	{"github.com/temporalio/ui-server/...", nil, "the UI lives in a module of its own, tools/temporald", true},
-	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "internal/temporalclient", "cmd/...", "tools/bench"}, "what does the work can run without Temporal", true},
-	{"github.com/spf13/...", []string{"cmd/...", "internal/cli", "tools/bench"}, "flags end at the command", true},
+	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "internal/temporalclient", "cmd/..."}, "what does the work can run without Temporal", true},
+	{"github.com/spf13/...", []string{"cmd/...", "internal/cli"}, "flags end at the command", true},
 	{"github.com/lmittmann/...", []string{"internal/cli"}, "libraries log through slog", true},
 	{"github.com/klauspost/...", []string{"internal/run/record", "internal/dataset/rows"}, "one package knows the stored form of trajectories, and one the pages of Parquet", true},
 	{"github.com/goccy/go-yaml/...", []string{"internal/config"}, "one strict decoder of configurations", true},
@@ -155,13 +138,12 @@ var homes = []home{
 	{"modernc.org/...", []string{"internal/query"}, "one package knows SQL", true},
 	{"github.com/prometheus/...", []string{"workers", "sandbox/...", "internal/openai"}, "roles export series; what they count does not know how. Servers of an API export what its clients expect", true},
 	{"github.com/elastic/...", []string{"sandbox/..."}, "seccomp is the jail's business", true},
-	{"temper/tools/bench", []string{"cmd/temper", "tools/bench"}, "the product carries no instruments", true},
-	{"temper/tools/bench/...", []string{"tools/bench/..."}, "the product carries no instruments", false},
-	{"temper/trainer", []string{"workers", "trainer/...", "tools/bench/..."}, "who trains a run holds the port internal/learner.Learner, whatever implements it", false},
+	{"temper/tools/...", nil, "the product links no instrument and no tool", true},
+	{"temper/trainer", []string{"workers", "trainer/..."}, "who trains a run holds the port internal/learner.Learner, whatever implements it", false},
 	{"temper/internal/proc/testbin", nil, "programs are built by tests alone", false},
 	{"temper/jobs/nomadtest", nil, "agents are started by tests alone", false},
 	{"temper/internal/run/runtest", nil, "it stands in for a run in tests alone", false},
-	{"temper/internal/run/artifact", []string{"internal/history", "internal/run/chain", "internal/run/...", "internal/learner", "internal/sampling", "internal/run/retrain", "internal/run/ablation", "internal/run/replay", "tools/bench/..."},
+	{"temper/internal/run/artifact", []string{"internal/history", "internal/run/chain", "internal/run/...", "internal/learner", "internal/sampling", "internal/run/retrain", "internal/run/ablation", "internal/run/replay"},
 		"the keys of a run are known to those who write it and to internal/history, which everybody else reads through", false},
 	{"log", nil, "log/slog is the one logger", true},
 	{"math/rand", nil, "draws come from rl.Seed", true},
@@ -182,6 +164,6 @@ type maker struct {
 
 // makers keeps each thing that owns a device or much memory where its limits are set.
 var makers = []maker{
-	{"temper/trainer", "New", []string{"workers", "trainer/...", "tools/bench/..."}, "only workers builds learners: it sets their memory limit"},
-	{"temper/trainer/engine", "New", []string{"workers", "trainer/...", "tools/bench/..."}, "only workers builds engines: it counts them and sets their slots"},
+	{"temper/trainer", "New", []string{"workers", "trainer/..."}, "only workers builds learners: it sets their memory limit"},
+	{"temper/trainer/engine", "New", []string{"workers", "trainer/..."}, "only workers builds engines: it counts them and sets their slots"},
 }

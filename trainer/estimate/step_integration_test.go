@@ -1,20 +1,22 @@
-package trainerbench
+//go:build integration
+
+package estimate_test
 
 import (
 	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"temper/internal/config"
 	"temper/internal/rl"
-	"temper/tools/bench/meter"
 	"temper/trainer"
 	"temper/trainer/qwen3"
 )
 
-// MemoryStep says which step to make for MeasureMemory.
-type MemoryStep struct {
+// memoryStep describes the steps that measureMemory makes.
+type memoryStep struct {
 	Backend string // of trainer.Config
 	Model   qwen3.Config
 	// Rows sequences of Length tokens each make a device pass.
@@ -33,37 +35,37 @@ type MemoryStep struct {
 	Repeat int
 }
 
-// Memory is the resident memory of this process in bytes.
-type Memory struct {
+// memory is the resident memory of this process in bytes.
+type memory struct {
 	Before int64 `json:"before"` // before the trainer exists
 	Peak   int64 `json:"peak"`   // from then until after the last step
 }
 
-// MeasureMemory makes the steps in this process and reads how much memory they
-// took. The figure is of the whole process, so a caller that wants more than one
-// starts a process for each.
-func MeasureMemory(ctx context.Context, s MemoryStep) (Memory, error) {
+// measureMemory makes the steps in this process and reads how much memory they
+// took. The figure is of the whole process, so each measurement needs a process of
+// its own.
+func measureMemory(ctx context.Context, s memoryStep) (memory, error) {
 	debug.FreeOSMemory()
 	before, err := statusBytes("VmRSS")
 	if err != nil {
-		return Memory{}, err
+		return memory{}, err
 	}
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o600); err != nil { // forgets the peak so far
-		return Memory{}, fmt.Errorf("reset the peak: %w", err)
+		return memory{}, fmt.Errorf("reset the peak: %w", err)
 	}
 	s.Loss.ClipLow, s.Loss.ClipHigh = 0.2, 0.28
 	tr, err := trainer.New(trainer.Config{Backend: s.Backend, Model: s.Model, MicrobatchTokens: s.Rows * s.Length, LaneTokens: s.Rows * s.Length,
 		Lanes: max(1, s.Passes), Temperature: 1, Loss: s.Loss, Remat: s.Remat, Pack: s.Sequences > 1})
 	if err != nil {
-		return Memory{}, err
+		return memory{}, err
 	}
 	defer tr.Close()
 	if err := tr.Init(1); err != nil {
-		return Memory{}, err
+		return memory{}, err
 	}
 	if s.Loss.KL.Coefficient > 0 {
 		if err := tr.KeepReference(); err != nil {
-			return Memory{}, err
+			return memory{}, err
 		}
 	}
 	samples := s.samples()
@@ -71,16 +73,16 @@ func MeasureMemory(ctx context.Context, s MemoryStep) (Memory, error) {
 	for i := range s.Repeat {
 		if _, err := tr.Update(ctx, rl.Batch{Step: i, Samples: samples},
 			trainer.UpdateOptions{Optimizer: o, Position: trainer.Position{Step: i + 1}, NumMinibatches: s.Minibatches}); err != nil {
-			return Memory{}, err
+			return memory{}, err
 		}
 	}
 	peak, err := statusBytes("VmHWM")
-	return Memory{Before: before, Peak: peak}, err
+	return memory{Before: before, Peak: peak}, err
 }
 
 // samples fills the batch: after the shift by one, each row has Length tokens.
 // Packing makes rows as long as the longest sequence, so the first has one alone.
-func (s MemoryStep) samples() []rl.Sample {
+func (s memoryStep) samples() []rl.Sample {
 	draw := rl.Rand(rl.Seed(1, "measure"))
 	num, length := s.Rows*max(1, s.Minibatches)*max(1, s.Passes), s.Length
 	if s.Sequences > 1 {
@@ -101,11 +103,18 @@ func (s MemoryStep) samples() []rl.Sample {
 	return out
 }
 
-// statusBytes reads a line of /proc/self/status.
+// statusBytes reads a line of /proc/self/status, which counts in KiB.
 func statusBytes(key string) (int64, error) {
-	n := meter.StatusBytes("/proc/self/status", key)
-	if n == 0 {
-		return 0, fmt.Errorf("read memory: no %s in /proc/self/status", key)
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
 	}
-	return n, nil
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			var n int64
+			_, err := fmt.Sscan(value, &n)
+			return n << 10, err
+		}
+	}
+	return 0, fmt.Errorf("no %s in /proc/self/status", key)
 }

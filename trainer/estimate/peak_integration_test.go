@@ -1,6 +1,6 @@
 //go:build integration
 
-package trainerbench_test
+package estimate_test
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"temper/internal/config"
-	"temper/tools/bench/trainerbench"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/loss"
@@ -35,11 +34,11 @@ func TestMain(m *testing.M) {
 	if text == "" {
 		os.Exit(m.Run())
 	}
-	var s trainerbench.MemoryStep
+	var s memoryStep
 	err := json.Unmarshal([]byte(text), &s)
-	var r trainerbench.Memory
+	var r memory
 	if err == nil {
-		r, err = trainerbench.MeasureMemory(context.Background(), s)
+		r, err = measureMemory(context.Background(), s)
 	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(r)
@@ -50,8 +49,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// model has the given sizes; its heads are of 32.
-func model(vocab, hidden, feed, layers, heads int) qwen3.Config {
+// sized returns a model of the given sizes; its heads are of 32.
+func sized(vocab, hidden, feed, layers, heads int) qwen3.Config {
 	return qwen3.Config{VocabSize: vocab, HiddenSize: hidden, IntermediateSize: feed, NumHiddenLayers: layers, NumAttentionHeads: heads,
 		NumKeyValueHeads: heads / 2, HeadDim: 32, MaxPositionEmbeddings: 4096, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
 }
@@ -59,9 +58,9 @@ func model(vocab, hidden, feed, layers, heads int) qwen3.Config {
 // TestPeaks compares predicted with measured peaks of steps on the Go backend,
 // each in a process of its own. The estimator's constants were chosen on these shapes.
 func TestPeaks(t *testing.T) {
-	one, five := model(1024, 128, 384, 4, 4), model(1024, 256, 768, 6, 8)
-	wide, fat := model(16384, 128, 384, 4, 4), model(1024, 384, 1152, 4, 4)
-	compare(t, []trainerbench.MemoryStep{
+	one, five := sized(1024, 128, 384, 4, 4), sized(1024, 256, 768, 6, 8)
+	wide, fat := sized(16384, 128, 384, 4, 4), sized(1024, 384, 1152, 4, 4)
+	compare(t, []memoryStep{
 		{Model: one, Rows: 15, Length: 256}, {Model: one, Rows: 15, Length: 256, Remat: true},
 		{Model: one, Rows: 7, Length: 512}, {Model: one, Rows: 7, Length: 512, Remat: true},
 		{Model: one, Rows: 31, Length: 128}, {Model: one, Rows: 3, Length: 1024},
@@ -78,10 +77,10 @@ func TestPeaks(t *testing.T) {
 // TestOtherPeaks is TestPeaks on other shapes, and mixtures of switches. The
 // estimator's rules were corrected by some of them, see decision 13.
 func TestOtherPeaks(t *testing.T) {
-	two, six, eight := model(3000, 160, 448, 5, 6), model(8192, 224, 640, 7, 6), model(5000, 192, 600, 8, 4)
+	two, six, eight := sized(3000, 160, 448, 5, 6), sized(8192, 224, 640, 7, 6), sized(5000, 192, 600, 8, 4)
 	mixed := chunked(3 * 320 * 1024)
 	mixed.EntropyFraction, mixed.KL = 0.2, reference().KL
-	compare(t, []trainerbench.MemoryStep{
+	compare(t, []memoryStep{
 		{Model: two, Rows: 11, Length: 160}, {Model: two, Rows: 5, Length: 448, Remat: true},
 		{Model: two, Rows: 7, Length: 256, Sequences: 4}, {Model: two, Rows: 3, Length: 512, Sequences: 8, Remat: true},
 		{Model: two, Rows: 5, Length: 288, Minibatches: 2},
@@ -100,7 +99,7 @@ func chunked(maxLogits int) config.Loss { return config.Loss{MaxLogits: maxLogit
 
 func reference() config.Loss { return config.Loss{KL: config.KL{Coefficient: 0.1}} }
 
-func compare(t *testing.T, steps []trainerbench.MemoryStep) {
+func compare(t *testing.T, steps []memoryStep) {
 	t.Helper()
 	for i, s := range steps {
 		if i%*every != 0 {
@@ -135,7 +134,7 @@ func compare(t *testing.T, steps []trainerbench.MemoryStep) {
 // atOnce is what the passes side by side would take if each had its peak at the
 // same moment, and 0 for one pass. How near they come to it depends on the moment:
 // a machine that is busy with other work keeps them apart.
-func atOnce(t *testing.T, s trainerbench.MemoryStep) int64 {
+func atOnce(t *testing.T, s memoryStep) int64 {
 	t.Helper()
 	passes := int64(s.Passes)
 	if passes < 2 {
@@ -146,7 +145,7 @@ func atOnce(t *testing.T, s trainerbench.MemoryStep) int64 {
 }
 
 // peak takes the step in another process.
-func peak(t *testing.T, s trainerbench.MemoryStep) int64 {
+func peak(t *testing.T, s memoryStep) int64 {
 	t.Helper()
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -158,7 +157,7 @@ func peak(t *testing.T, s trainerbench.MemoryStep) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r trainerbench.Memory
+	var r memory
 	if err := json.Unmarshal(out, &r); err != nil {
 		t.Fatal(err)
 	}
