@@ -19,14 +19,8 @@ import (
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/policy"
-)
-
-// Kinds of servers.
-const (
-	VLLM     = "vllm"
-	SGLang   = "sglang"
-	LlamaCpp = "llamacpp"
 )
 
 // Publisher puts policies where servers find them, and knows what they compute.
@@ -42,6 +36,7 @@ type Publisher interface {
 
 // Config is what an Engine works with.
 type Config struct {
+	// Kind is one of the kinds of config.RolloutEngine.
 	Kind string
 	// URLs of the servers, all with the same model; empty for llama.cpp.
 	URLs []string
@@ -156,7 +151,7 @@ func (c Config) validate() error {
 func newServers(c Config) ([]server, error) {
 	var out []server
 	switch c.Kind {
-	case VLLM, SGLang:
+	case config.EngineVLLM, config.EngineSGLang:
 		if len(c.URLs) == 0 {
 			return nil, fmt.Errorf("engine %s: no url", c.Kind)
 		}
@@ -165,19 +160,19 @@ func newServers(c Config) ([]server, error) {
 			if err != nil {
 				return nil, err
 			}
-			if c.Kind == VLLM {
+			if c.Kind == config.EngineVLLM {
 				out = append(out, &vllm{w})
 			} else {
 				out = append(out, &sglang{w})
 			}
 		}
-	case LlamaCpp:
+	case config.EngineLlamaCpp:
 		if len(c.Command) == 0 {
 			return nil, errors.New("engine llamacpp: no command that starts a server")
 		}
 		out = append(out, newLlamaCpp(c))
 	default:
-		return nil, fmt.Errorf("engine kind %q, want %s, %s or %s", c.Kind, VLLM, SGLang, LlamaCpp)
+		return nil, fmt.Errorf("engine kind %q, want %s, %s or %s", c.Kind, config.EngineVLLM, config.EngineSGLang, config.EngineLlamaCpp)
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"temper/internal/config"
 	"temper/internal/rl"
 )
 
@@ -111,9 +112,9 @@ func farthest(got, want []float32) (at int, largest float64) {
 
 func rawAdvice(kind string) string {
 	switch kind {
-	case VLLM:
+	case config.EngineVLLM:
 		return "start vLLM with --logprobs-mode processed_logprobs"
-	case SGLang:
+	case config.EngineSGLang:
 		return "start SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB"
 	default:
 		return "this llama.cpp does not know post_sampling_probs"
@@ -123,9 +124,9 @@ func rawAdvice(kind string) string {
 // otherAdvice names what has made servers fail the proof.
 func otherAdvice(kind string) string {
 	switch kind {
-	case VLLM:
+	case config.EngineVLLM:
 		return "; vLLM on a CPU keeps an old output head when it is tied to the embedding"
-	case LlamaCpp:
+	case config.EngineLlamaCpp:
 		return "; llama.cpp in float32 wants --flash-attn off --cache-type-k f32 --cache-type-v f32"
 	default:
 		return ""

@@ -12,6 +12,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
+	"temper/internal/config"
 	"temper/internal/freeport"
 	"temper/internal/policy/external"
 	"temper/internal/supervise"
@@ -64,7 +65,7 @@ func startVLLM(t *testing.T, store blob.Store, ref blob.Ref) string {
 func vllmEngine(t *testing.T, store blob.Store, m qwen3.Config, url string) *external.Engine {
 	t.Helper()
 	e, err := external.New(external.Config{
-		Kind: external.VLLM, URLs: []string{url}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
+		Kind: config.EngineVLLM, URLs: []string{url}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
 		Publisher: handoff.Publisher{Store: store},
 	})
 	if err != nil {
