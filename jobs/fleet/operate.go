@@ -14,18 +14,18 @@ import (
 	"temper/jobs/nomad"
 )
 
-// stop deregisters a job and waits until none of its processes runs.
-func (f *Fleet) stop(ctx context.Context, job string, purge bool) error {
-	if _, _, err := f.nomad.Jobs().Deregister(job, purge, nomad.Write(ctx)); err != nil {
-		return f.nomad.Fail("stop job "+job, err)
+// stopJob deregisters a job and waits until none of its processes runs.
+func stopJob(ctx context.Context, client *nomad.Client, job string, purge bool) error {
+	if _, _, err := client.Jobs().Deregister(job, purge, nomad.Write(ctx)); err != nil {
+		return client.Fail("stop job "+job, err)
 	}
 	var index uint64
 	for {
 		q := nomad.Query(ctx)
 		q.WaitIndex, q.WaitTime = index, time.Second
-		allocs, meta, err := f.nomad.Jobs().Allocations(job, true, q)
+		allocs, meta, err := client.Jobs().Allocations(job, true, q)
 		if err != nil {
-			return f.nomad.Fail("watch job "+job, err)
+			return client.Fail("watch job "+job, err)
 		}
 		if !slices.ContainsFunc(allocs, lives) {
 			return nil
@@ -47,7 +47,7 @@ func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 	}
 	if s := there[f.build.ID(role.Control)]; s != nil && !s.Stop {
 		say("stop " + s.ID)
-		if err := f.stop(ctx, s.ID, false); err != nil {
+		if err := stopJob(ctx, f.nomad, s.ID, false); err != nil {
 			return err
 		}
 		if there, err = f.ours(ctx); err != nil { // with what it has started meanwhile
@@ -73,7 +73,7 @@ func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 	var done []string
 	for i, id := range ids {
 		say("stop " + id)
-		if err := f.stop(ctx, id, purge); err != nil {
+		if err := stopJob(ctx, f.nomad, id, purge); err != nil {
 			return fmt.Errorf("%w (stopped: %s; not yet: %s; down again goes on)", err, orNone(done), strings.Join(ids[i:], ", "))
 		}
 		done = append(done, id)
@@ -157,7 +157,7 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 		return f.nomad.Fail("drain node "+n.Name, err)
 	}
 	say("node " + n.Name + " takes nothing new")
-	if err := sayStuck(ctx, f, n, say); err != nil {
+	if err := sayStuck(ctx, f.nomad, n, say); err != nil {
 		return err
 	}
 	var failed error
@@ -173,10 +173,10 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 }
 
 // sayStuck names what was told to stop before and has not ended: the drain waits for it.
-func sayStuck(ctx context.Context, f *Fleet, n *api.NodeListStub, say func(string)) error {
-	allocs, _, err := f.nomad.Nodes().Allocations(n.ID, nomad.Query(ctx))
+func sayStuck(ctx context.Context, client *nomad.Client, n *api.NodeListStub, say func(string)) error {
+	allocs, _, err := client.Nodes().Allocations(n.ID, nomad.Query(ctx))
 	if err != nil {
-		return f.nomad.Fail("list what is on node "+n.Name, err)
+		return client.Fail("list what is on node "+n.Name, err)
 	}
 	for _, a := range allocs {
 		if a.DesiredStatus == api.AllocDesiredStatusStop && a.ClientStatus == api.AllocClientStatusRunning {

@@ -26,7 +26,7 @@ func (r Runs) TemporalAddress(ctx context.Context) (string, error) {
 	if r.fleet.build.Cluster.Temporal != "" {
 		return r.fleet.build.Cluster.Temporal, nil
 	}
-	return serviceOf(ctx, r.fleet, role.Temporal)
+	return r.fleet.addressOf(ctx, role.Temporal)
 }
 
 // Node is the id of the node of that name, or whose id begins so.
@@ -52,7 +52,7 @@ func (r Runs) On(ctx context.Context, node string) ([]string, error) {
 			runs[s.ID] = s.Meta[jobs.MetaRun]
 		}
 	}
-	there, err := r.fleet.holdings(ctx)
+	there, err := readHoldings(ctx, r.fleet.nomad)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// Package external lets the inference servers of others sample for a run: vLLM, SGLang
+// Package external lets third-party inference servers sample for a run: vLLM, SGLang
 // and llama.cpp. Token ids go in, token ids and log-probabilities come out; text is
 // never read. It owns their wire contracts, how a policy gets into them, and the proof
 // that it is there. It computes no log-probability itself: that is injected.
@@ -19,14 +19,8 @@ import (
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/inference"
-)
-
-// Kinds of servers.
-const (
-	VLLM     = "vllm"
-	SGLang   = "sglang"
-	LlamaCpp = "llamacpp"
 )
 
 // Publisher puts policies where servers find them, and knows what they compute.
@@ -35,13 +29,14 @@ type Publisher interface {
 	Write(ctx context.Context, ref blob.Ref, dir string) error
 	// Convert makes a directory that Write made a GGUF file.
 	Convert(ctx context.Context, dir, file string) error
-	// Logprobs are those of ids[from:], each after the ids before it, by the policy of a
-	// directory that Write made. They are those of the softmax of logits / temperature.
+	// Logprobs returns the log-probability of each of ids[from:] after the ids before it, by the policy of a
+	// directory that Write made: the logarithm of softmax(logits / temperature).
 	Logprobs(ctx context.Context, dir string, ids []int32, from int, temperature float32) ([]float32, error)
 }
 
 // Config is what an Engine works with.
 type Config struct {
+	// Kind is one of the kinds of config.RolloutEngine.
 	Kind string
 	// URLs of the servers, all with the same model; empty for llama.cpp.
 	URLs []string
@@ -51,7 +46,7 @@ type Config struct {
 	Folder string
 	// Key goes with each request as a bearer token; "" for none.
 	Key string
-	// MaxContext and Vocab are those of the model.
+	// MaxContext and Vocab describe the model, in tokens.
 	MaxContext, Vocab int
 	// Tolerance is the largest difference of a log-probability that rounding explains;
 	// 0 is DefaultTolerance.
@@ -72,22 +67,22 @@ const (
 	DefaultPatience  = 5 * time.Minute
 )
 
-// Engine samples with servers of others. Create it with New.
+// Engine samples with third-party servers. Create it with New.
 type Engine struct {
-	cfg   Config
-	seats []*seat
+	cfg      Config
+	replicas []*replica
 
-	// loads lets one Load at a time go on, and changes one Load or one repair at a time change
-	// what servers hold. A Load does so when no request runs: one that runs may repair its server.
-	loads, changes turnstile
+	// loads serializes Load. changes serializes whatever changes the policies of servers: a Load, while no request runs,
+	// and the repairs that running requests make.
+	loads, changes mutex
 
 	mu       sync.Mutex
 	current  held
-	gate     chan struct{} // closed while requests may start
+	resumed  chan struct{} // closed while requests may start
 	running  int
 	drained  chan struct{} // not nil while a Load waits for running to be 0
 	waiting  int
-	sessions map[string]*seat
+	sessions map[string]*replica
 
 	tokens  atomic.Int64
 	closing chan struct{}
@@ -121,16 +116,16 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		cfg: cfg, loads: make(turnstile, 1), changes: make(turnstile, 1), current: held{version: -1}, gate: make(chan struct{}), sessions: map[string]*seat{},
+		cfg: cfg, loads: make(mutex, 1), changes: make(mutex, 1), current: held{version: -1}, resumed: make(chan struct{}), sessions: map[string]*replica{},
 		closing: make(chan struct{}),
 	}
-	close(e.gate)
+	close(e.resumed)
 	servers, err := newServers(cfg)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range servers {
-		e.seats = append(e.seats, &seat{server: s})
+		e.replicas = append(e.replicas, &replica{server: s})
 	}
 	return e, nil
 }
@@ -156,7 +151,7 @@ func (c Config) validate() error {
 func newServers(c Config) ([]server, error) {
 	var out []server
 	switch c.Kind {
-	case VLLM, SGLang:
+	case config.EngineVLLM, config.EngineSGLang:
 		if len(c.URLs) == 0 {
 			return nil, fmt.Errorf("engine %s: no url", c.Kind)
 		}
@@ -165,19 +160,19 @@ func newServers(c Config) ([]server, error) {
 			if err != nil {
 				return nil, err
 			}
-			if c.Kind == VLLM {
+			if c.Kind == config.EngineVLLM {
 				out = append(out, &vllm{w})
 			} else {
 				out = append(out, &sglang{w})
 			}
 		}
-	case LlamaCpp:
+	case config.EngineLlamaCpp:
 		if len(c.Command) == 0 {
 			return nil, errors.New("engine llamacpp: no command that starts a server")
 		}
 		out = append(out, newLlamaCpp(c))
 	default:
-		return nil, fmt.Errorf("engine kind %q, want %s, %s or %s", c.Kind, VLLM, SGLang, LlamaCpp)
+		return nil, fmt.Errorf("engine kind %q, want %s, %s or %s", c.Kind, config.EngineVLLM, config.EngineSGLang, config.EngineLlamaCpp)
 	}
 	return out, nil
 }
@@ -204,7 +199,54 @@ func (e *Engine) Release(session string) {
 func (e *Engine) Close() {
 	close(e.closing)
 	e.repairs.Wait()
-	for _, s := range e.seats {
+	for _, s := range e.replicas {
 		s.server.close()
 	}
+}
+
+// nan stands for a log-probability that a server left out.
+var nan = float32(math.NaN())
+
+// unknownRequests is how many requests of full length a server that states no capacity
+// is taken to hold.
+const unknownRequests = 16
+
+// Status implements inference.Reporter. It sums up all servers that answer, and is an
+// error when none does, or when one states a capacity with which nothing could run.
+func (e *Engine) Status(ctx context.Context) (inference.Status, error) {
+	e.mu.Lock()
+	out := inference.Status{
+		Version: e.current.version, MaxContext: e.cfg.MaxContext, Running: e.running, Waiting: e.waiting, Tokens: e.tokens.Load(),
+	}
+	e.mu.Unlock()
+	var errs []error
+	for _, s := range e.replicas {
+		l, err := s.server.status(ctx)
+		if err == nil {
+			l, err = l.checked(s, e.cfg.MaxContext)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out.Capacity += l.capacity
+		out.Used += l.used
+	}
+	err := errors.Join(errs...)
+	if len(errs) == len(e.replicas) || errors.Is(err, errRefused) {
+		return inference.Status{}, fmt.Errorf("engine %s: status: %w", e.cfg.Kind, err)
+	}
+	return out, nil
+}
+
+// checked replaces what a server does not say and refuses what cannot be.
+func (l load) checked(s *replica, maxContext int) (load, error) {
+	if l.capacity < 0 {
+		l.capacity = int64(maxContext) * unknownRequests
+	}
+	if l.capacity < int64(maxContext) {
+		return l, fmt.Errorf("%s: its cache holds %d tokens, model.max_context is %d (%w)", s.server.address(), l.capacity, maxContext, errRefused)
+	}
+	l.used = min(max(l.used, 0), l.capacity)
+	return l, nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"temper/internal/config"
 	"temper/internal/inference/external"
 	"temper/internal/inference/external/fakes"
 	"temper/internal/inference/inferencetest"
@@ -49,7 +50,7 @@ func newBed(t *testing.T, kind string, patience time.Duration) *bed {
 	b.cfg = external.Config{
 		Kind: kind, Folder: b.folder, MaxContext: maxContext, Vocab: vocab, Patience: patience, Publisher: fakes.Publisher{Vocab: vocab}, Key: "secret",
 	}
-	if kind == external.LlamaCpp {
+	if kind == config.EngineLlamaCpp {
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +59,7 @@ func newBed(t *testing.T, kind string, patience time.Duration) *bed {
 	} else {
 		b.server = &fakes.Server{MaxContext: maxContext, Vocab: vocab, Key: "secret"}
 		handler := b.server.VLLM()
-		if kind == external.SGLang {
+		if kind == config.EngineSGLang {
 			handler = b.server.SGLang()
 		}
 		s := httptest.NewServer(handler)
@@ -93,7 +94,7 @@ func (b *bed) load(t *testing.T, version int64) {
 	}
 }
 
-func kinds() []string { return []string{external.VLLM, external.SGLang, external.LlamaCpp} }
+func kinds() []string { return []string{config.EngineVLLM, config.EngineSGLang, config.EngineLlamaCpp} }
 
 // TestFakesKeepTheContract runs the second level of the suite behind a change of the
 // policy.

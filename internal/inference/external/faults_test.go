@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/inference"
 	"temper/internal/inference/external"
 	"temper/internal/inference/external/fakes"
@@ -26,7 +27,7 @@ func request() inference.Request {
 // TestFaultsOfAnAnswer: each either costs nothing but time, or ends the request with a
 // reason; none gets into a record.
 func TestFaultsOfAnAnswer(t *testing.T) {
-	both, all := []string{external.VLLM, external.SGLang}, kinds()
+	both, all := []string{config.EngineVLLM, config.EngineSGLang}, kinds()
 	for name, row := range map[string]struct {
 		kinds  []string
 		faults fakes.Faults
@@ -81,7 +82,7 @@ func TestFaultsOfAnAnswer(t *testing.T) {
 
 // TestFaultsOfALoad: a version does not count, whatever the server says.
 func TestFaultsOfALoad(t *testing.T) {
-	both := []string{external.VLLM, external.SGLang}
+	both := []string{config.EngineVLLM, config.EngineSGLang}
 	for name, row := range map[string]struct {
 		kinds  []string
 		faults fakes.Faults
@@ -89,7 +90,7 @@ func TestFaultsOfALoad(t *testing.T) {
 	}{
 		"old weights under the new label": {both, fakes.Faults{StaleWeights: true}, "computes another policy than version 1"},
 		"raw log-probabilities":           {both, fakes.Faults{RawLogprobs: true}, "from before the temperature"},
-		"no routes that load":             {[]string{external.VLLM}, fakes.Faults{NoDevMode: true}, "VLLM_SERVER_DEV_MODE=1"},
+		"no routes that load":             {[]string{config.EngineVLLM}, fakes.Faults{NoDevMode: true}, "VLLM_SERVER_DEV_MODE=1"},
 		"it fails":                        {both, fakes.Faults{LoadFails: true}, ""},
 		"a smaller context":               {kinds(), fakes.Faults{ShortContext: true}, "its context is 48 tokens, model.max_context is 96"},
 		"NaN":                             {kinds(), fakes.Faults{NullLogprob: true}, "log-probabili"},
@@ -130,11 +131,11 @@ func TestStopTokens(t *testing.T) {
 		faults fakes.Faults
 		want   string
 	}{
-		"vllm leaves it out":   {external.VLLM, fakes.Faults{CutStop: true}, "log-probabilities"},
-		"sglang leaves it out": {external.SGLang, fakes.Faults{CutStop: true}, ""},
-		"vllm goes on":         {external.VLLM, fakes.Faults{Overshoot: true}, ""},
-		"sglang goes on":       {external.SGLang, fakes.Faults{Overshoot: true}, ""},
-		"llamacpp knows none":  {external.LlamaCpp, fakes.Faults{}, ""},
+		"vllm leaves it out":   {config.EngineVLLM, fakes.Faults{CutStop: true}, "log-probabilities"},
+		"sglang leaves it out": {config.EngineSGLang, fakes.Faults{CutStop: true}, ""},
+		"vllm goes on":         {config.EngineVLLM, fakes.Faults{Overshoot: true}, ""},
+		"sglang goes on":       {config.EngineSGLang, fakes.Faults{Overshoot: true}, ""},
+		"llamacpp knows none":  {config.EngineLlamaCpp, fakes.Faults{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t, row.kind, time.Second)
@@ -178,7 +179,7 @@ func TestCut(t *testing.T) {
 
 // TestFolderThatDisappears is written again, and its loss during a reload is named.
 func TestFolderThatDisappears(t *testing.T) {
-	for _, kind := range []string{external.VLLM, external.SGLang} {
+	for _, kind := range []string{config.EngineVLLM, config.EngineSGLang} {
 		b := newBed(t, kind, 2*time.Second)
 		b.load(t, 0)
 		entries, err := os.ReadDir(b.folder)
@@ -193,7 +194,7 @@ func TestFolderThatDisappears(t *testing.T) {
 			t.Errorf("%s: %+v, error %v", kind, gen, err)
 		}
 	}
-	lost := newBed(t, external.SGLang, time.Second)
+	lost := newBed(t, config.EngineSGLang, time.Second)
 	cfg := lost.cfg
 	cfg.Publisher = vanishing{}
 	e, err := external.New(cfg)
@@ -224,7 +225,7 @@ func TestStatus(t *testing.T) {
 			if s, err := b.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "its cache holds 0 tokens") {
 				t.Errorf("capacity 0: %+v, error %v", s, err)
 			}
-			if kind == external.LlamaCpp {
+			if kind == config.EngineLlamaCpp {
 				return
 			}
 			b.fail(t, fakes.Faults{NaNLoad: true})
@@ -277,7 +278,7 @@ func TestRequestsMeetALoad(t *testing.T) {
 
 // TestSeveralServers go on when one of them is lost, and it comes back by itself.
 func TestSeveralServers(t *testing.T) {
-	a, other := newBed(t, external.VLLM, 2*time.Second), newBed(t, external.VLLM, 2*time.Second)
+	a, other := newBed(t, config.EngineVLLM, 2*time.Second), newBed(t, config.EngineVLLM, 2*time.Second)
 	cfg := a.cfg
 	cfg.URLs = append(cfg.URLs, other.cfg.URLs...)
 	e, err := external.New(cfg)
@@ -308,12 +309,12 @@ func TestSeveralServers(t *testing.T) {
 
 // TestConfigurations that cannot work are refused before a server is asked.
 func TestConfigurations(t *testing.T) {
-	good := newBed(t, external.VLLM, time.Second).cfg
+	good := newBed(t, config.EngineVLLM, time.Second).cfg
 	for want, change := range map[string]func(*external.Config){
 		`engine kind "tgi", want vllm, sglang or llamacpp`:         func(c *external.Config) { c.Kind = "tgi" },
 		"engine vllm: no url":                                      func(c *external.Config) { c.URLs = nil },
 		`engine url "localhost:8000", want http://HOST:PORT`:       func(c *external.Config) { c.URLs = []string{"localhost:8000"} },
-		"engine llamacpp: no command that starts a server":         func(c *external.Config) { c.Kind = external.LlamaCpp },
+		"engine llamacpp: no command that starts a server":         func(c *external.Config) { c.Kind = config.EngineLlamaCpp },
 		"engine: no folder for policies":                           func(c *external.Config) { c.Folder = "" },
 		"engine: max_context 0 and vocabulary 64, want at least 2": func(c *external.Config) { c.MaxContext = 0 },
 		"engine: tolerance -1, want more than 0":                   func(c *external.Config) { c.Tolerance = -1 },
@@ -355,7 +356,7 @@ func (p heldPublisher) Write(ctx context.Context, ref blob.Ref, dir string) erro
 // TestALossMeetsALoad: the load waits for a request whose server was lost, and the request brings
 // the server back.
 func TestALossMeetsALoad(t *testing.T) {
-	b := newBed(t, external.VLLM, 5*time.Second)
+	b := newBed(t, config.EngineVLLM, 5*time.Second)
 	p := heldPublisher{fakes.Publisher{Vocab: vocab}, fakes.Ref(2), make(chan struct{}), make(chan struct{})}
 	lost := make(chan struct{})
 	once := sync.OnceFunc(func() { close(lost) })
@@ -395,7 +396,7 @@ func TestALossMeetsALoad(t *testing.T) {
 
 // TestAServerLostTwice comes back also when it is lost again just when it has come back.
 func TestAServerLostTwice(t *testing.T) {
-	a, other := newBed(t, external.VLLM, 2*time.Second), newBed(t, external.VLLM, 2*time.Second)
+	a, other := newBed(t, config.EngineVLLM, 2*time.Second), newBed(t, config.EngineVLLM, 2*time.Second)
 	back, free := make(chan struct{}), make(chan struct{})
 	once := sync.OnceFunc(func() {
 		close(back)

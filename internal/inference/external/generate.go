@@ -28,7 +28,7 @@ func (e *Engine) Generate(ctx context.Context, req inference.Request) (inference
 	if err := e.cfg.checkRequest(req); err != nil {
 		return inference.Generation{}, err
 	}
-	now, leave, err := e.enter(ctx, req.Version)
+	now, leave, err := e.begin(ctx, req.Version)
 	if err != nil {
 		return ended(ctx, out, err)
 	}
@@ -118,8 +118,8 @@ func (c Config) checkRequest(req inference.Request) error {
 // ask asks one server once. The error of a server that must prove itself again is
 // errLost, and the tokens with it may be kept.
 func (e *Engine) ask(ctx context.Context, now held, c call) (answer, error) {
-	s := e.seatFor(c)
-	if s.doubt.Load() {
+	s := e.replicaFor(c)
+	if s.unproven.Load() {
 		if err := e.repair(ctx, s); err != nil {
 			return answer{}, err
 		}
@@ -135,7 +135,7 @@ func (e *Engine) ask(ctx context.Context, now held, c call) (answer, error) {
 		}
 	}
 	if errors.Is(err, errLost) && ctx.Err() == nil && s.proofs.Load() == proofs {
-		s.doubt.Store(true)
+		s.unproven.Store(true)
 		e.repairLater(s) //nolint:contextcheck // the repair outlives the request that met the loss
 		e.cfg.Log.Warn("engine server lost", "server", s.server.address(), "err", err)
 	}

@@ -8,13 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"temper/internal/inference"
+	"temper/internal/proc"
 	"temper/internal/rl"
 )
 
@@ -24,7 +29,7 @@ type llamaCpp struct {
 	processes processes
 
 	mu  sync.Mutex
-	now *life // nil before the first load
+	now *childServer // nil before the first load
 }
 
 func newLlamaCpp(c Config) *llamaCpp {
@@ -36,13 +41,13 @@ func (l *llamaCpp) label(name string) string { return name + ".gguf" }
 func (l *llamaCpp) needsFile() bool          { return true }
 
 func (l *llamaCpp) address() string {
-	if now := l.life(); now != nil {
+	if now := l.server(); now != nil {
 		return now.wire.base
 	}
 	return "llama.cpp server"
 }
 
-func (l *llamaCpp) life() *life {
+func (l *llamaCpp) server() *childServer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
@@ -61,7 +66,7 @@ func (l *llamaCpp) close() {
 // load starts a process with the file, unless the one that runs has it. That one was
 // restarted if it died, with the same file.
 func (l *llamaCpp) load(ctx context.Context, p published) error {
-	if now := l.life(); now != nil && now.file == p.file {
+	if now := l.server(); now != nil && now.file == p.file {
 		return now.wait(ctx)
 	}
 	l.close() //nolint:contextcheck // a server ends even when the load is cancelled
@@ -94,7 +99,7 @@ type event struct {
 // takes the generation away. The server knows no ids to stop at: the stream is left
 // behind a stop token, which ends the request there.
 func (l *llamaCpp) generate(ctx context.Context, c call) (answer, error) {
-	now := l.life()
+	now := l.server()
 	if now == nil {
 		return answer{}, fmt.Errorf("no llama.cpp server runs: %w", errLost)
 	}
@@ -212,7 +217,7 @@ type properties struct {
 }
 
 func (l *llamaCpp) properties(ctx context.Context) (p properties, err error) {
-	now := l.life()
+	now := l.server()
 	if now == nil {
 		return p, fmt.Errorf("no llama.cpp server runs: %w", errLost)
 	}
@@ -232,7 +237,7 @@ func (l *llamaCpp) status(ctx context.Context) (load, error) {
 		Processing bool  `json:"is_processing"`
 		Prompt     int64 `json:"n_prompt_tokens"`
 	}
-	if l.life().wire.call(ctx, http.MethodGet, "/slots", nil, &slots) == nil { // it may be switched off
+	if l.server().wire.call(ctx, http.MethodGet, "/slots", nil, &slots) == nil { // it may be switched off
 		out.used = 0
 		for _, s := range slots {
 			if s.Processing {
@@ -242,4 +247,82 @@ func (l *llamaCpp) status(ctx context.Context) (load, error) {
 		}
 	}
 	return out, nil
+}
+
+// processes starts servers, one for each policy. In the words of the command {model}
+// stands for the GGUF file, {host} and {port} for where the server listens.
+type processes struct {
+	command  []string
+	folder   string
+	key      string
+	patience time.Duration
+	log      *slog.Logger
+}
+
+// childServer is one server with one file. It is started again when it dies.
+type childServer struct {
+	file  string
+	wire  wire
+	super *proc.Supervisor
+	limit time.Duration
+}
+
+// start returns when the server answers.
+func (p processes) start(ctx context.Context, file string) (*childServer, error) {
+	addresses, err := proc.Addresses(1)
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(addresses[0])
+	if err != nil {
+		return nil, err
+	}
+	words := make([]string, len(p.command))
+	for i, word := range p.command {
+		words[i] = strings.NewReplacer("{model}", file, "{host}", host, "{port}", port).Replace(word)
+	}
+	w, err := newWire("http://"+addresses[0], p.key)
+	if err != nil {
+		return nil, err
+	}
+	l := &childServer{file: file, wire: w, limit: p.patience}
+	l.super, err = proc.New(proc.Config{
+		Children: []proc.Child{{
+			Name: "llamacpp", Path: words[0], Args: words[1:], LogFile: filepath.Join(p.folder, "llamacpp.log"),
+			Ready: l.healthy, StopTimeout: 2 * time.Second,
+		}},
+		StartTimeout: p.patience, Log: p.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.super.Start(ctx); err != nil {
+		return nil, fmt.Errorf("start llama.cpp server %s: %w", words[0], err)
+	}
+	return l, nil
+}
+
+func (l *childServer) healthy(ctx context.Context) error {
+	return l.wire.call(ctx, http.MethodGet, "/health", nil, nil)
+}
+
+// wait returns when the server answers, which it does again soon after its death.
+func (l *childServer) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.limit)
+	defer cancel()
+	for {
+		err := l.healthy(ctx)
+		if err == nil {
+			return nil
+		}
+		if sleepErr := sleep(ctx, 50*time.Millisecond); sleepErr != nil {
+			return fmt.Errorf("%s does not come back: %w", l.wire.base, err)
+		}
+	}
+}
+
+// end stops the process.
+func (l *childServer) end() {
+	l.wire.close()
+	_ = l.super.Stop(context.Background()) // the error says that a kill was needed
 }

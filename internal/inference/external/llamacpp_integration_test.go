@@ -10,6 +10,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
+	"temper/internal/config"
 	"temper/internal/inference/external"
 	"temper/trainer/handoff"
 	"temper/trainer/qwen3"
@@ -36,7 +37,7 @@ func llama(t *testing.T, store blob.Store, m qwen3.Config, folder string) *exter
 		t.Fatal(err)
 	}
 	e, err := external.New(external.Config{
-		Kind: external.LlamaCpp, Folder: folder, MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
+		Kind: config.EngineLlamaCpp, Folder: folder, MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
 		Command:   []string{llamaPython(t), script, "--precise", "--model", "{model}", "--host", "{host}", "--port", "{port}", "--ctx-size", "4096"},
 		Publisher: handoff.Publisher{Store: store},
 	})

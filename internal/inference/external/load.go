@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/inference"
 )
 
-// Load implements policy.Loader: it writes the policy into the folder, waits for the
+// Load implements inference.Loader: it writes the policy into the folder, waits for the
 // requests under way, makes each server read the folder, and asks each for the proof.
 // After an error nothing is served until a Load succeeds.
 func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
-	if err := e.loads.enter(ctx); err != nil {
+	if err := e.loads.lock(ctx); err != nil {
 		return err
 	}
-	defer e.loads.leave()
+	defer e.loads.unlock()
 	e.mu.Lock()
 	before := e.current
 	e.mu.Unlock()
@@ -34,25 +35,25 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	}
 	err = e.drain(ctx)
 	if err == nil {
-		err = e.changes.enter(ctx)
+		err = e.changes.lock(ctx)
 	}
 	if err != nil {
 		e.open(before)
 		return err
 	}
-	defer e.changes.leave()
+	defer e.changes.unlock()
 	if err := e.replace(ctx, now, p); err != nil {
 		e.open(held{version: -1})
 		return fmt.Errorf("engine %s: load policy %d: %w", e.cfg.Kind, version, err)
 	}
 	e.open(now)
-	for _, s := range e.seats {
-		if s.doubt.Load() {
+	for _, s := range e.replicas {
+		if s.unproven.Load() {
 			e.repairLater(s) //nolint:contextcheck // the repair goes on behind the load
 		}
 	}
 	if before.version >= 0 {
-		forget(e.cfg, before)
+		removePolicy(e.cfg, before)
 	}
 	return nil
 }
@@ -62,19 +63,19 @@ func labelOf(ref blob.Ref, version int64) string {
 	return fmt.Sprintf("policy-%06d-%.12s", version, ref.SHA256)
 }
 
-// turnstile lets one at a time pass.
-type turnstile chan struct{}
+// mutex is a lock that a context can stop waiting for.
+type mutex chan struct{}
 
-func (t turnstile) enter(ctx context.Context) error {
+func (m mutex) lock(ctx context.Context) error {
 	select {
-	case t <- struct{}{}:
+	case m <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (t turnstile) leave() { <-t }
+func (m mutex) unlock() { <-m }
 
 // publish writes a policy into the folder, unless it is there.
 func (e *Engine) publish(ctx context.Context, now held) (published, error) {
@@ -90,7 +91,7 @@ func (e *Engine) publish(ctx context.Context, now held) (published, error) {
 	} else if err != nil {
 		return p, err
 	}
-	if e.seats[0].server.needsFile() {
+	if e.replicas[0].server.needsFile() {
 		p.file = filepath.Join(e.cfg.Folder, now.label+".gguf")
 		if _, err := os.Stat(p.file); errors.Is(err, os.ErrNotExist) {
 			if err := e.cfg.Publisher.Convert(ctx, p.dir, p.file); err != nil {
@@ -103,9 +104,9 @@ func (e *Engine) publish(ctx context.Context, now held) (published, error) {
 	return p, nil
 }
 
-// forget removes a policy that no server holds any more. What cannot be removed costs
+// removePolicy removes a policy that no server holds any more. A policy that cannot be removed costs
 // space and nothing else.
-func forget(c Config, old held) {
+func removePolicy(c Config, old held) {
 	dir := filepath.Join(c.Folder, old.label)
 	if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".gguf")); err != nil {
 		c.Log.Warn("policy stays in the folder of the engine", "dir", dir, "err", err)
@@ -116,25 +117,25 @@ func forget(c Config, old held) {
 // there is left to its repair; one that refuses, or that computes something else, is an
 // error.
 func (e *Engine) replace(ctx context.Context, now held, p published) error {
-	errs := make([]error, len(e.seats))
-	someone := slices.ContainsFunc(e.seats, func(s *seat) bool { return !s.doubt.Load() })
+	errs := make([]error, len(e.replicas))
+	anyProven := slices.ContainsFunc(e.replicas, func(s *replica) bool { return !s.unproven.Load() })
 	var wg sync.WaitGroup
-	for i, s := range e.seats {
+	for i, s := range e.replicas {
 		patience := e.cfg.Patience
-		if s.doubt.Load() && someone {
+		if s.unproven.Load() && anyProven {
 			patience = 0
 		}
 		wg.Go(func() { errs[i] = e.install(ctx, s, now, p, patience) })
 	}
 	wg.Wait()
 	err, lost := errors.Join(errs...), 0
-	for i, seatErr := range errs {
-		if errors.Is(seatErr, errLost) || errors.Is(seatErr, errBusy) {
-			e.cfg.Log.Warn("engine server is away", "server", e.seats[i].server.address(), "policy_version", now.version, "err", seatErr)
+	for i, replicaErr := range errs {
+		if errors.Is(replicaErr, errLost) || errors.Is(replicaErr, errBusy) {
+			e.cfg.Log.Warn("engine server is away", "server", e.replicas[i].server.address(), "policy_version", now.version, "err", replicaErr)
 			lost++
 		}
 	}
-	if ctx.Err() == nil && lost < len(e.seats) && !errors.Is(err, errRefused) && lost == countErrors(errs) {
+	if ctx.Err() == nil && lost < len(e.replicas) && !errors.Is(err, errRefused) && lost == countErrors(errs) {
 		return nil
 	}
 	return err
@@ -151,15 +152,15 @@ func countErrors(errs []error) (n int) {
 
 // install makes one server hold a policy and prove it. It waits for a server that
 // starts just now.
-func (e *Engine) install(ctx context.Context, s *seat, now held, p published, patience time.Duration) error {
-	s.doubt.Store(true)
+func (e *Engine) install(ctx context.Context, s *replica, now held, p published, patience time.Duration) error {
+	s.unproven.Store(true)
 	deadline := time.Now().Add(patience)
 	for {
 		err := e.tryInstall(ctx, s, now, p)
 		switch {
 		case err == nil:
 			s.proofs.Add(1)
-			s.doubt.Store(false)
+			s.unproven.Store(false)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -175,7 +176,7 @@ func (e *Engine) install(ctx context.Context, s *seat, now held, p published, pa
 // installPause is the time between two attempts to reach a server.
 const installPause = 200 * time.Millisecond
 
-func (e *Engine) tryInstall(ctx context.Context, s *seat, now held, p published) error {
+func (e *Engine) tryInstall(ctx context.Context, s *replica, now held, p published) error {
 	if err := s.server.load(ctx, p); err != nil {
 		if _, statErr := os.Stat(p.dir); statErr != nil {
 			return fmt.Errorf("%s: the folder %s is gone: %w", s.server.address(), p.dir, err)
@@ -189,7 +190,7 @@ func (e *Engine) tryInstall(ctx context.Context, s *seat, now held, p published)
 }
 
 // checkLimits refuses a server that cannot hold the model's context.
-func checkLimits(ctx context.Context, s *seat, maxContext int) error {
+func checkLimits(ctx context.Context, s *replica, maxContext int) error {
 	l, err := s.server.limits(ctx)
 	if err != nil {
 		return err
@@ -199,3 +200,72 @@ func checkLimits(ctx context.Context, s *seat, maxContext int) error {
 	}
 	return nil
 }
+
+// repair makes one attempt to bring a server back that was lost: it must hold the
+// policy that is served, and prove it again. Requests that meet one lost server repair
+// it once.
+func (e *Engine) repair(ctx context.Context, s *replica) error {
+	if err := e.changes.lock(ctx); err != nil {
+		return err
+	}
+	defer e.changes.unlock()
+	e.mu.Lock()
+	now := e.current
+	e.mu.Unlock()
+	switch {
+	case !s.unproven.Load():
+		return nil
+	case now.version < 0:
+		return fmt.Errorf("engine %s holds no policy: %w", e.cfg.Kind, inference.ErrStaleVersion)
+	}
+	p, err := e.publish(ctx, now) // the folder may have gone with the server
+	if err != nil {
+		return fmt.Errorf("engine %s: write policy %d: %w", e.cfg.Kind, now.version, err)
+	}
+	if err := e.install(ctx, s, now, p, 0); err != nil {
+		return fmt.Errorf("engine %s: repair: %w", e.cfg.Kind, err)
+	}
+	e.cfg.Log.Info("engine server is back", "server", s.server.address(), "policy_version", now.version)
+	return nil
+}
+
+// repairLater brings a server back beside the requests, which go to the others
+// meanwhile. With one server, the requests themselves repair it.
+func (e *Engine) repairLater(s *replica) {
+	if len(e.replicas) == 1 || !s.repairing.CompareAndSwap(false, true) {
+		return
+	}
+	e.repairs.Go(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() { // ends with this repair
+			select {
+			case <-e.closing:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		e.keepRepairing(ctx, s)
+		s.repairing.Store(false)
+		if ctx.Err() == nil && s.unproven.Load() && e.Version() >= 0 {
+			e.repairLater(s) // it was lost again, or a policy loaded, before others could see that this repair has ended
+		}
+	})
+}
+
+// keepRepairing returns when a server is back, or there is no policy that it could hold.
+func (e *Engine) keepRepairing(ctx context.Context, s *replica) {
+	for pause := installPause; ; pause = min(2*pause, maxRepairPause) {
+		err := e.repair(ctx, s)
+		if err == nil || ctx.Err() != nil || errors.Is(err, inference.ErrStaleVersion) {
+			return
+		}
+		e.cfg.Log.Warn("engine server is not back", "server", s.server.address(), "err", err)
+		if sleep(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// maxRepairPause bounds the time between two attempts to bring a server back.
+const maxRepairPause = 10 * time.Second

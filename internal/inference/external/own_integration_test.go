@@ -15,6 +15,7 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/chat"
 	"temper/internal/chat/tokenizer"
+	"temper/internal/config"
 	"temper/internal/inference/external"
 	"temper/internal/openai"
 	"temper/trainer/engine"
@@ -130,7 +131,7 @@ func TestOwnServer(t *testing.T) {
 	}
 	m.VocabSize = tok.VocabSize() // the server knows no others
 	e, err := external.New(external.Config{
-		Kind: external.VLLM, URLs: []string{serveOwn(t, m, tok)}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize,
+		Kind: config.EngineVLLM, URLs: []string{serveOwn(t, m, tok)}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize,
 		Patience: time.Minute, Publisher: handoff.Publisher{Store: store},
 	})
 	if err != nil {

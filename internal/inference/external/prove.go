@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"temper/internal/config"
 	"temper/internal/rl"
 )
 
@@ -24,7 +25,7 @@ type prover struct{ cfg Config }
 // prove lets a server sample behind a fixed prompt and compares the log-probabilities
 // that it reports with those that the policy gives to the same tokens. Labels and
 // checksums prove nothing: they say what was asked for, not what is computed.
-func (e prover) prove(ctx context.Context, s *seat, now held, p published) error {
+func (e prover) prove(ctx context.Context, s *replica, now held, p published) error {
 	n := min(probeTokens, e.cfg.MaxContext/2)
 	prompt := e.prompt(min(probePrompt, e.cfg.MaxContext-n))
 	for _, temperature := range probeTemperatures {
@@ -68,7 +69,7 @@ func (e prover) prompt(n int) []int32 {
 }
 
 // probe samples n tokens behind the prompt.
-func (e prover) probe(ctx context.Context, s *seat, now held, prompt []int32, n int, temperature float32) (ids []int32, logprobs []float32, err error) {
+func (e prover) probe(ctx context.Context, s *replica, now held, prompt []int32, n int, temperature float32) (ids []int32, logprobs []float32, err error) {
 	ids = append(ids, prompt...)
 	for empty := 0; len(logprobs) < n; {
 		c := call{
@@ -111,9 +112,9 @@ func farthest(got, want []float32) (at int, largest float64) {
 
 func rawAdvice(kind string) string {
 	switch kind {
-	case VLLM:
+	case config.EngineVLLM:
 		return "start vLLM with --logprobs-mode processed_logprobs"
-	case SGLang:
+	case config.EngineSGLang:
 		return "start SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB"
 	default:
 		return "this llama.cpp does not know post_sampling_probs"
@@ -123,9 +124,9 @@ func rawAdvice(kind string) string {
 // otherAdvice names what has made servers fail the proof.
 func otherAdvice(kind string) string {
 	switch kind {
-	case VLLM:
+	case config.EngineVLLM:
 		return "; vLLM on a CPU keeps an old output head when it is tied to the embedding"
-	case LlamaCpp:
+	case config.EngineLlamaCpp:
 		return "; llama.cpp in float32 wants --flash-attn off --cache-type-k f32 --cache-type-v f32"
 	default:
 		return ""

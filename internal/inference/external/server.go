@@ -82,11 +82,11 @@ var (
 	errBusy = errors.New("server busy")
 )
 
-// seat is a server with what this engine knows of it.
-type seat struct {
+// replica is a server with what this engine knows of it.
+type replica struct {
 	server server
-	// doubt is true when the server must prove the policy before the next request.
-	doubt atomic.Bool
+	// unproven is true when the server must prove the policy before the next request.
+	unproven atomic.Bool
 	// proofs counts how often it did: a request that began before the last one says
 	// nothing of the server now.
 	proofs    atomic.Int64

@@ -14,6 +14,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
+	"temper/internal/config"
 	"temper/internal/inference/external"
 	"temper/internal/proc"
 	"temper/trainer/handoff"
@@ -65,7 +66,7 @@ func startVLLM(t *testing.T, store blob.Store, ref blob.Ref) string {
 func vllmEngine(t *testing.T, store blob.Store, m qwen3.Config, url string) *external.Engine {
 	t.Helper()
 	e, err := external.New(external.Config{
-		Kind: external.VLLM, URLs: []string{url}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
+		Kind: config.EngineVLLM, URLs: []string{url}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
 		Publisher: handoff.Publisher{Store: store},
 	})
 	if err != nil {

@@ -4,5 +4,5 @@ package fleet
 func (f *Fleet) Known() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.trajectories)
+	return len(f.state.trajectories)
 }

@@ -68,23 +68,23 @@ var (
 
 // Fleet is an engine of many. Members may come and go at any time.
 type Fleet struct {
-	crew
-	loading sync.Mutex // one Load at a time
+	cfg Config
+	// ctx ends with Close. It is kept because goroutines of members and requests of any time end with it.
+	ctx        context.Context
+	cancel     context.CancelFunc
+	background *sync.WaitGroup // goroutines of members, and calls that must not hold the lock
+	loading    sync.Mutex      // one Load at a time
+
+	mu    sync.Mutex
+	state *state // guarded by mu
 }
 
-// crew asks members how they are and lets them serve.
-type crew struct{ *books }
-
-// books are the scheduler and what is known of members and trajectories.
-type books struct {
-	cfg   Config
-	epoch time.Time
-	// ctx ends with Close. It is kept because keepers and requests of any time end with it.
-	ctx    context.Context
-	cancel context.CancelFunc
-	aside  sync.WaitGroup // keepers, and what is told to members aside
-
-	mu           sync.Mutex
+// state is the scheduler and what is known of members and trajectories. The fleet's lock guards it.
+type state struct {
+	cfg          Config
+	epoch        time.Time
+	ctx          context.Context // of the fleet
+	background   *sync.WaitGroup
 	sched        *scheduler.Scheduler
 	members      []*member // in the order in which they joined
 	trajectories map[string]*trajectory
@@ -132,12 +132,13 @@ func New(cfg Config) (*Fleet, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &books{
-		cfg: cfg, epoch: cfg.Now(), sched: sched, trajectories: map[string]*trajectory{},
+	f := &Fleet{cfg: cfg, background: &sync.WaitGroup{}}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.state = &state{
+		cfg: cfg, epoch: cfg.Now(), ctx: f.ctx, background: f.background, sched: sched, trajectories: map[string]*trajectory{},
 		target: target{version: -1}, version: -1,
 	}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	return &Fleet{crew: crew{b}}, nil
+	return f, nil
 }
 
 func setDefault(d *time.Duration, value time.Duration) {
@@ -149,17 +150,17 @@ func setDefault(d *time.Duration, value time.Duration) {
 // Close ends all requests with ErrClosed and waits for what the fleet has started. It does
 // not close the members.
 func (f *Fleet) Close() {
-	f.mu.Lock() // who starts something looks under the lock whether the fleet is closed
+	f.mu.Lock() // a goroutine starts under the lock, and only while ctx lives
 	f.cancel()
 	f.mu.Unlock()
-	f.aside.Wait()
+	f.background.Wait()
 }
 
 // Version implements inference.Engine. It is -1 before the first Load.
 func (f *Fleet) Version() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.version
+	return f.state.version
 }
 
 // MaxContext implements inference.Engine.
@@ -169,9 +170,9 @@ func (f *Fleet) MaxContext() int { return f.cfg.MaxContext }
 func (f *Fleet) Status(context.Context) (inference.Status, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	st := f.sched.Stats()
-	out := inference.Status{Version: f.version, MaxContext: f.cfg.MaxContext, Running: st.Running, Waiting: st.Waiting, Exact: true}
-	for _, m := range f.members {
+	st := f.state.sched.Stats()
+	out := inference.Status{Version: f.state.version, MaxContext: f.cfg.MaxContext, Running: st.Running, Waiting: st.Waiting, Exact: true}
+	for _, m := range f.state.members {
 		if !m.serves {
 			continue
 		}
@@ -188,7 +189,7 @@ func (f *Fleet) Status(context.Context) (inference.Status, error) {
 func (f *Fleet) Stats() scheduler.Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.sched.Stats()
+	return f.state.sched.Stats()
 }
 
 // Serving are the names of the members that are given trajectories.
@@ -196,7 +197,7 @@ func (f *Fleet) Serving() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string
-	for _, m := range f.members {
+	for _, m := range f.state.members {
 		if m.serves {
 			out = append(out, m.name)
 		}
@@ -205,8 +206,8 @@ func (f *Fleet) Serving() []string {
 }
 
 // handle gives the scheduler an event and carries out what it decides. The lock is held.
-func (f *books) handle(e scheduler.Event) error {
-	decisions, err := f.sched.Handle(f.cfg.Now().Sub(f.epoch), e)
+func (s *state) handle(e scheduler.Event) error {
+	decisions, err := s.sched.Handle(s.cfg.Now().Sub(s.epoch), e)
 	if err != nil {
 		return err
 	}
@@ -214,15 +215,15 @@ func (f *books) handle(e scheduler.Event) error {
 	for _, d := range decisions {
 		switch d.Kind {
 		case scheduler.Start:
-			f.grant(d)
+			s.grant(d)
 		case scheduler.Stop:
-			if t := f.trajectories[d.ID]; t != nil {
+			if t := s.trajectories[d.ID]; t != nil {
 				t.cutOn(d.Engine)
 			}
 		case scheduler.Drop:
-			f.releaseOn(d)
+			s.releaseOn(d)
 		case scheduler.Refuse:
-			if t := f.trajectories[d.ID]; t != nil {
+			if t := s.trajectories[d.ID]; t != nil {
 				t.refuse()
 			}
 		case scheduler.Drained:
@@ -230,17 +231,17 @@ func (f *books) handle(e scheduler.Event) error {
 		}
 	}
 	for _, name := range drained {
-		if m := f.find(name); m != nil {
-			f.leaveOut(m, "it has drained")
+		if m := s.find(name); m != nil {
+			s.leaveOut(m, "it has drained")
 		}
 	}
 	return nil
 }
 
-func (f *books) find(name string) *member {
-	i := slices.IndexFunc(f.members, func(m *member) bool { return m.name == name })
+func (s *state) find(name string) *member {
+	i := slices.IndexFunc(s.members, func(m *member) bool { return m.name == name })
 	if i < 0 {
 		return nil
 	}
-	return f.members[i]
+	return s.members[i]
 }

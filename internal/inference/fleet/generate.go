@@ -30,11 +30,11 @@ type turn struct {
 // Generate implements inference.Engine. It waits until a member has room. When its member goes
 // away, it goes on elsewhere from what was sampled.
 func (f *Fleet) Generate(ctx context.Context, req inference.Request) (inference.Generation, error) {
-	if err := f.check(&req); err != nil {
+	if err := checkRequest(&req, f.cfg.MaxContext); err != nil {
 		return inference.Generation{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return f.ended(ctx, inference.Generation{})
+		return ended(ctx, inference.Generation{}, f.Version)
 	}
 	f.mu.Lock()
 	u, err := f.open(req)
@@ -43,21 +43,21 @@ func (f *Fleet) Generate(ctx context.Context, req inference.Request) (inference.
 		return inference.Generation{}, err
 	}
 	for {
-		p, attempt, err := u.await(ctx)
+		p, sampling, err := u.await(ctx)
 		if err != nil {
 			u.giveUp()
 			if ctx.Err() != nil {
-				return f.ended(ctx, u.sofar)
+				return ended(ctx, u.sofar, f.Version)
 			}
 			return inference.Generation{}, err
 		}
-		gen, err := p.member.engine.Generate(attempt, u.req)
+		gen, err := p.member.engine.Generate(sampling, u.req)
 		p.end()
 		done, err := u.settle(ctx, p, gen, err)
 		switch {
 		case ctx.Err() != nil && !done:
 			u.giveUp()
-			return f.ended(ctx, u.sofar)
+			return ended(ctx, u.sofar, f.Version)
 		case err != nil:
 			u.giveUp()
 			return inference.Generation{}, err
@@ -67,25 +67,25 @@ func (f *Fleet) Generate(ctx context.Context, req inference.Request) (inference.
 	}
 }
 
-// ended is the answer to a request whose context is over.
-func (f *Fleet) ended(ctx context.Context, sofar inference.Generation) (inference.Generation, error) {
+// ended returns the answer to a request whose context is over.
+func ended(ctx context.Context, sofar inference.Generation, version func() int64) (inference.Generation, error) {
 	if !errors.Is(context.Cause(ctx), inference.ErrCut) {
 		return inference.Generation{}, ctx.Err()
 	}
 	if len(sofar.Tokens) == 0 {
-		sofar.Version = f.Version()
+		sofar.Version = version()
 	}
 	sofar.Finish = rl.FinishAbort
 	return sofar, nil
 }
 
-// check refuses what cannot be served whatever the load.
-func (f *Fleet) check(req *inference.Request) error {
+// checkRequest refuses what cannot be served whatever the load.
+func checkRequest(req *inference.Request, maxContext int) error {
 	switch n := len(req.Tokens); {
 	case n == 0 || req.MaxTokens < 1:
 		return fmt.Errorf("generate: %d context tokens and up to %d new ones, want at least 1 of each", n, req.MaxTokens)
-	case req.MaxTokens > f.cfg.MaxContext-n:
-		return fmt.Errorf("generate: context of %d and %d new tokens exceed the limit of %d: %w", n, req.MaxTokens, f.cfg.MaxContext, inference.ErrTooLarge)
+	case req.MaxTokens > maxContext-n:
+		return fmt.Errorf("generate: context of %d and %d new tokens exceed the limit of %d: %w", n, req.MaxTokens, maxContext, inference.ErrTooLarge)
 	}
 	return nil
 }
@@ -95,20 +95,20 @@ func (f *Fleet) open(req inference.Request) (*turn, error) {
 	switch {
 	case f.ctx.Err() != nil:
 		return nil, ErrClosed
-	case f.target.version < 0:
+	case f.state.target.version < 0:
 		return nil, fmt.Errorf("generate: no policy is loaded: %w", inference.ErrStaleVersion)
-	case req.Version >= 0 && req.Version != f.target.version:
-		return nil, fmt.Errorf("generate: version %d, the fleet serves %d: %w", req.Version, f.target.version, inference.ErrStaleVersion)
+	case req.Version >= 0 && req.Version != f.state.target.version:
+		return nil, fmt.Errorf("generate: version %d, the fleet serves %d: %w", req.Version, f.state.target.version, inference.ErrStaleVersion)
 	}
-	t, err := f.enter(&req)
+	t, err := f.state.enter(&req)
 	if err != nil {
 		return nil, err
 	}
-	return &turn{f: f, req: req, t: t, begin: f.target.version}, nil
+	return &turn{f: f, req: req, t: t, begin: f.state.target.version}, nil
 }
 
 // await waits until a member is to sample the turn.
-func (u *turn) await(ctx context.Context) (*place, context.Context, error) {
+func (u *turn) await(ctx context.Context) (*attempt, context.Context, error) {
 	for {
 		u.f.mu.Lock()
 		if err := u.t.err; err != nil {
@@ -116,11 +116,11 @@ func (u *turn) await(ctx context.Context) (*place, context.Context, error) {
 			return nil, nil, err
 		}
 		if m := u.t.granted; m != nil {
-			p, attempt := u.f.newPlace(ctx, m)
-			u.f.dropCache(u.t, m)
-			u.t.granted, u.t.place, u.t.holder = nil, p, m
+			p, sampling := u.f.newAttempt(ctx, m)
+			u.f.state.dropCache(u.t, m)
+			u.t.granted, u.t.attempt, u.t.holder = nil, p, m
 			u.f.mu.Unlock()
-			return p, attempt, nil
+			return p, sampling, nil
 		}
 		u.f.mu.Unlock()
 		select {
@@ -133,9 +133,9 @@ func (u *turn) await(ctx context.Context) (*place, context.Context, error) {
 	}
 }
 
-// newPlace makes an attempt that can be cut. A member that does not give a generation back
-// in time loses it.
-func (f *Fleet) newPlace(ctx context.Context, m *member) (*place, context.Context) {
+// newAttempt makes an attempt that can be cut, and the context to sample under. A member that does not give a generation
+// back in time loses it.
+func (f *Fleet) newAttempt(ctx context.Context, m *member) (*attempt, context.Context) {
 	hard, end := context.WithCancel(context.WithoutCancel(ctx))
 	stopCaller := context.AfterFunc(ctx, func() {
 		if !errors.Is(context.Cause(ctx), inference.ErrCut) {
@@ -143,33 +143,33 @@ func (f *Fleet) newPlace(ctx context.Context, m *member) (*place, context.Contex
 		}
 	})
 	stopFleet := context.AfterFunc(f.ctx, end)
-	attempt, cut := context.WithCancelCause(hard)
+	sampling, cut := context.WithCancelCause(hard)
 	stopCut := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), inference.ErrCut) {
 			cut(inference.ErrCut)
 		}
 	})
-	stopPatience := context.AfterFunc(attempt, func() {
+	stopPatience := context.AfterFunc(sampling, func() {
 		timer := time.AfterFunc(f.cfg.Patience, end)
 		context.AfterFunc(hard, func() { timer.Stop() })
 	})
-	return &place{member: m, cut: cut, end: func() {
+	return &attempt{member: m, cut: cut, end: func() {
 		stopPatience()
 		stopCaller()
 		stopFleet()
 		stopCut()
 		cut(nil)
 		end()
-	}}, attempt
+	}}, sampling
 }
 
 // settle takes in what a member answered. done says that the turn is complete; an error
 // that no other member would mend ends it, too.
-func (u *turn) settle(ctx context.Context, p *place, gen inference.Generation, err error) (done bool, _ error) {
+func (u *turn) settle(ctx context.Context, p *attempt, gen inference.Generation, err error) (done bool, _ error) {
 	f, t := u.f, u.t
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	t.place = nil
+	t.attempt = nil
 	left := p.taken
 	if err == nil {
 		if err = u.checkGeneration(&gen); err == nil {
@@ -192,12 +192,12 @@ func (u *turn) settle(ctx context.Context, p *place, gen inference.Generation, e
 		return false, nil
 	case errors.Is(err, inference.ErrTooLarge):
 		return false, err
-	case errors.Is(err, inference.ErrStaleVersion) && u.req.Version >= 0 && u.req.Version != f.target.version:
+	case errors.Is(err, inference.ErrStaleVersion) && u.req.Version >= 0 && u.req.Version != f.state.target.version:
 		return false, err
 	case err == nil:
 		err = errors.New("it gave a generation back that nobody took away")
 	}
-	if f.handle(scheduler.Reject{ID: t.info.ID, Attempt: t.attempt, Context: t.clip(len(u.req.Tokens))}) != nil {
+	if f.state.handle(scheduler.Reject{ID: t.info.ID, Attempt: t.number, Context: t.clip(len(u.req.Tokens))}) != nil {
 		if err := u.resubmit(); err != nil {
 			return false, err
 		}
@@ -205,7 +205,7 @@ func (u *turn) settle(ctx context.Context, p *place, gen inference.Generation, e
 	if errors.Is(err, inference.ErrOverloaded) {
 		return false, nil
 	}
-	f.blame(p.member, err)
+	p.member.noteFailure(err)
 	if u.failed++; u.failed >= mostAttempts {
 		return false, fmt.Errorf("generate: %d attempts failed, the last one on member %q: %w", u.failed, p.member.name, err)
 	}
@@ -221,8 +221,8 @@ func (u *turn) checkGeneration(gen *inference.Generation) error {
 		return fmt.Errorf("%d tokens with %d logprobs, want 1 to %d", n, len(gen.Logprobs), u.req.MaxTokens)
 	case gen.Finish != rl.FinishStop && gen.Finish != rl.FinishLength && gen.Finish != rl.FinishAbort:
 		return fmt.Errorf("generation finished by %q", gen.Finish)
-	case n > 0 && gen.Version != u.f.target.version && (u.req.Version >= 0 || gen.Version != u.begin):
-		return fmt.Errorf("version %d answered, want %d: %w", gen.Version, u.f.target.version, inference.ErrStaleVersion)
+	case n > 0 && gen.Version != u.f.state.target.version && (u.req.Version >= 0 || gen.Version != u.begin):
+		return fmt.Errorf("version %d answered, want %d: %w", gen.Version, u.f.state.target.version, inference.ErrStaleVersion)
 	case n > 0 && u.req.Version >= 0 && gen.Version != u.req.Version:
 		return fmt.Errorf("version %d answered, want %d: %w", gen.Version, u.req.Version, inference.ErrStaleVersion)
 	case gen.Finish == rl.FinishLength && n != u.req.MaxTokens:
@@ -260,28 +260,28 @@ func (u *turn) keep(gen *inference.Generation) {
 func (u *turn) finish() {
 	f, t := u.f, u.t
 	t.granted, t.busy, t.context = nil, false, len(u.req.Tokens)
-	if f.handle(scheduler.Pause{ID: t.info.ID, Attempt: t.attempt, Context: t.clip(t.context)}) != nil {
-		f.drop(t) // it was taken away and waits for a member; its next turn begins anew
+	if f.state.handle(scheduler.Pause{ID: t.info.ID, Attempt: t.number, Context: t.clip(t.context)}) != nil {
+		f.state.drop(t) // it was taken away and waits for a member; its next turn begins anew
 	} else {
 		t.paused = true
 	}
 	if t.released || t.info.ID != t.session {
-		f.end(t)
+		f.state.end(t)
 	}
 }
 
 // resubmit makes the rest of a turn a new trajectory. The lock is held.
 func (u *turn) resubmit() error {
-	u.f.drop(u.t)
+	u.f.state.drop(u.t)
 	u.t.granted, u.t.busy = nil, false
-	return u.f.submitRest(u.t, &u.req)
+	return u.f.state.submitRest(u.t, &u.req)
 }
 
 // drop makes the scheduler forget a trajectory that goes on later. The lock is held.
-func (f *books) drop(t *trajectory) {
+func (s *state) drop(t *trajectory) {
 	if t.known {
 		t.known, t.paused = false, false
-		_ = f.handle(scheduler.Cancel{ID: t.info.ID})
+		_ = s.handle(scheduler.Cancel{ID: t.info.ID})
 	}
 }
 
@@ -290,9 +290,9 @@ func (u *turn) giveUp() {
 	f, t := u.f, u.t
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.drop(t)
+	f.state.drop(t)
 	t.granted, t.busy = nil, false
 	if t.released || t.info.ID != t.session {
-		f.end(t)
+		f.state.end(t)
 	}
 }

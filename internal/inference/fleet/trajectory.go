@@ -25,14 +25,14 @@ type trajectory struct {
 	busy     bool // a request is under way
 	released bool // Release came while a request was under way
 	err      error
-	attempt  int     // of the newest Start
-	granted  *member // where the newest Start wants it, until the request takes it
-	place    *place  // where a member samples it
-	holder   *member // which may keep its cache
+	number   int      // of the newest Start
+	granted  *member  // where the newest Start wants it, until the request takes it
+	attempt  *attempt // on the member that samples it
+	holder   *member  // which may keep its cache
 }
 
-// place is one attempt of a request on a member.
-type place struct {
+// attempt is one attempt of a request on a member.
+type attempt struct {
 	member *member
 	cut    context.CancelCauseFunc
 	// taken is set when the fleet has taken the turn away.
@@ -52,7 +52,7 @@ func (f *Fleet) Begin(_ context.Context, list []inference.Trajectory) error {
 	}
 	submit := scheduler.Submit{Trajectories: make([]scheduler.Trajectory, len(list))}
 	for i, t := range list {
-		if old := f.trajectories[t.Session]; t.Session == "" || old != nil && old.busy {
+		if old := f.state.trajectories[t.Session]; t.Session == "" || old != nil && old.busy {
 			return fmt.Errorf("begin: session %q has no name of its own", t.Session)
 		}
 		submit.Trajectories[i] = scheduler.Trajectory{
@@ -60,18 +60,18 @@ func (f *Fleet) Begin(_ context.Context, list []inference.Trajectory) error {
 		}
 	}
 	for _, t := range list { // a caller that went away without Release leaves these behind
-		if old := f.trajectories[t.Session]; old != nil {
-			f.end(old)
+		if old := f.state.trajectories[t.Session]; old != nil {
+			f.state.end(old)
 		}
 	}
 	for i, t := range list {
-		f.trajectories[t.Session] = &trajectory{
+		f.state.trajectories[t.Session] = &trajectory{
 			info: submit.Trajectories[i], most: t.Prompt + t.Limit, session: t.Session, wake: make(chan struct{}, 1), known: true,
 		}
 	}
-	if err := f.handle(submit); err != nil {
+	if err := f.state.handle(submit); err != nil {
 		for _, t := range list {
-			delete(f.trajectories, t.Session)
+			delete(f.state.trajectories, t.Session)
 		}
 		return fmt.Errorf("begin: %w", tooLarge(err))
 	}
@@ -86,7 +86,7 @@ func (f *Fleet) Recall(ended []inference.Ended) {
 		return
 	}
 	for _, e := range ended {
-		_ = f.handle(scheduler.Recall{Run: e.Run, Problem: e.Problem, Stage: e.Stage, Limit: e.Limit, Turns: e.Turns})
+		_ = f.state.handle(scheduler.Recall{Run: e.Run, Problem: e.Problem, Stage: e.Stage, Limit: e.Limit, Turns: e.Turns})
 	}
 }
 
@@ -101,21 +101,21 @@ func tooLarge(err error) error {
 // Release implements inference.Engine.
 func (f *Fleet) Release(session string) {
 	f.mu.Lock()
-	t := f.trajectories[session]
+	t := f.state.trajectories[session]
 	if t == nil || session == "" {
 		f.mu.Unlock()
 		return
 	}
 	if t.busy {
 		t.released = true
-		if t.place != nil {
-			t.place.end()
+		if t.attempt != nil {
+			t.attempt.end()
 		}
 		f.mu.Unlock()
 		return
 	}
 	holder := t.holder
-	f.end(t)
+	f.state.end(t)
 	f.mu.Unlock()
 	if holder != nil {
 		holder.engine.Release(session)
@@ -123,33 +123,33 @@ func (f *Fleet) Release(session string) {
 }
 
 // end forgets a trajectory. One that ended after a turn teaches its length. The lock is held.
-func (f *books) end(t *trajectory) {
-	delete(f.trajectories, t.info.ID)
+func (s *state) end(t *trajectory) {
+	delete(s.trajectories, t.info.ID)
 	if !t.known {
 		return
 	}
 	t.known = false
-	if t.paused && f.handle(scheduler.Finish{ID: t.info.ID, Attempt: t.attempt, Context: t.clip(t.context)}) == nil {
+	if t.paused && s.handle(scheduler.Finish{ID: t.info.ID, Attempt: t.number, Context: t.clip(t.context)}) == nil {
 		return
 	}
-	_ = f.handle(scheduler.Cancel{ID: t.info.ID}) // a scheduler that has no such trajectory has nothing to cancel
+	_ = s.handle(scheduler.Cancel{ID: t.info.ID}) // a scheduler that has no such trajectory has nothing to cancel
 }
 
 // enter brings a request before the scheduler: as a turn of its session, or as a new
 // trajectory. The lock is held.
-func (f *books) enter(req *inference.Request) (*trajectory, error) {
-	t := f.trajectories[req.Session]
+func (s *state) enter(req *inference.Request) (*trajectory, error) {
+	t := s.trajectories[req.Session]
 	if req.Session == "" || t != nil && t.busy {
-		f.anonymous++
+		s.anonymous++
 		t = nil
 	}
 	if t == nil {
 		t = &trajectory{session: req.Session, wake: make(chan struct{}, 1)}
 		t.info.ID = req.Session
-		if req.Session == "" || f.trajectories[req.Session] != nil {
-			t.info.ID = "\x00" + strconv.FormatInt(f.anonymous, 10) // no session is called so
+		if req.Session == "" || s.trajectories[req.Session] != nil {
+			t.info.ID = "\x00" + strconv.FormatInt(s.anonymous, 10) // no session is called so
 		}
-		f.trajectories[t.info.ID] = t
+		s.trajectories[t.info.ID] = t
 	}
 	t.busy, t.err = true, nil
 	have := len(req.Tokens)
@@ -157,26 +157,26 @@ func (f *books) enter(req *inference.Request) (*trajectory, error) {
 	case t.known && !t.paused: // announced, and this is its first turn
 		return t, nil
 	case t.known && have+req.MaxTokens <= t.most &&
-		f.handle(scheduler.Resume{ID: t.info.ID, Attempt: t.attempt, Context: t.clip(have)}) == nil:
+		s.handle(scheduler.Resume{ID: t.info.ID, Attempt: t.number, Context: t.clip(have)}) == nil:
 		t.paused = false
 		return t, nil
 	case t.known: // it grows beyond what was announced
-		_ = f.handle(scheduler.Cancel{ID: t.info.ID})
+		_ = s.handle(scheduler.Cancel{ID: t.info.ID})
 		t.known = false
 	}
-	if err := f.submitRest(t, req); err != nil {
-		delete(f.trajectories, t.info.ID)
+	if err := s.submitRest(t, req); err != nil {
+		delete(s.trajectories, t.info.ID)
 		return nil, err
 	}
 	return t, nil
 }
 
 // submitRest makes a request a trajectory that begins with its context. The lock is held.
-func (f *books) submitRest(t *trajectory, req *inference.Request) error {
+func (s *state) submitRest(t *trajectory, req *inference.Request) error {
 	have := len(req.Tokens)
-	t.info.Prompt, t.info.Limit, t.most = have, min(req.MaxTokens, f.cfg.Longest), have+req.MaxTokens
+	t.info.Prompt, t.info.Limit, t.most = have, min(req.MaxTokens, s.cfg.Longest), have+req.MaxTokens
 	t.paused, t.known, t.busy = false, true, true
-	if err := f.handle(scheduler.Submit{Trajectories: []scheduler.Trajectory{t.info}}); err != nil {
+	if err := s.handle(scheduler.Submit{Trajectories: []scheduler.Trajectory{t.info}}); err != nil {
 		t.known, t.busy = false, false
 		return fmt.Errorf("generate: %w", tooLarge(err))
 	}
@@ -184,37 +184,37 @@ func (f *books) submitRest(t *trajectory, req *inference.Request) error {
 }
 
 // grant notes where a trajectory is to be sampled. The lock is held.
-func (f *books) grant(d scheduler.Decision) {
-	t := f.trajectories[d.ID]
+func (s *state) grant(d scheduler.Decision) {
+	t := s.trajectories[d.ID]
 	if t == nil {
 		return
 	}
-	t.attempt, t.granted = d.Attempt, f.find(d.Engine)
+	t.number, t.granted = d.Attempt, s.find(d.Engine)
 	t.notify()
 }
 
 // clip keeps a number of tokens below what the scheduler was told.
 func (t *trajectory) clip(n int) int { return max(t.info.Prompt, min(n, t.info.Prompt+t.info.Limit)) }
 
-// releaseOn drops a cache that others need. The lock is held, so the member is told aside.
-func (f *books) releaseOn(d scheduler.Decision) {
-	t, m := f.trajectories[d.ID], f.find(d.Engine)
+// releaseOn drops a cache that others need. The lock is held, so another goroutine tells the member.
+func (s *state) releaseOn(d scheduler.Decision) {
+	t, m := s.trajectories[d.ID], s.find(d.Engine)
 	if t == nil || m == nil || t.holder != m {
 		return
 	}
-	f.dropCache(t, nil)
+	s.dropCache(t, nil)
 }
 
 // dropCache releases what a member keeps of a trajectory that goes to another one. The lock
-// is held, so the member is told aside.
-func (f *books) dropCache(t *trajectory, to *member) {
+// is held, so another goroutine tells the member.
+func (s *state) dropCache(t *trajectory, to *member) {
 	m := t.holder
 	if m == nil || m == to {
 		return
 	}
 	t.holder = nil
-	if t.session != "" && m.serves && f.ctx.Err() == nil {
-		f.aside.Go(func() { m.engine.Release(t.session) })
+	if t.session != "" && m.serves && s.ctx.Err() == nil {
+		s.background.Go(func() { m.engine.Release(t.session) })
 	}
 }
 
@@ -223,9 +223,9 @@ func (t *trajectory) cutOn(name string) {
 	if t.granted != nil && t.granted.name == name {
 		t.granted = nil
 	}
-	if t.place != nil && t.place.member.name == name && !t.place.taken {
-		t.place.taken = true
-		t.place.cut(inference.ErrCut)
+	if t.attempt != nil && t.attempt.member.name == name && !t.attempt.taken {
+		t.attempt.taken = true
+		t.attempt.cut(inference.ErrCut)
 	}
 }
 

@@ -1,9 +1,6 @@
 package scheduler
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 // Lengths are counted in spans of equal width. A problem belongs to one of a few
 // classes, by the mean length of its trajectories; each class has a survival curve.
@@ -18,8 +15,8 @@ const (
 	classCount = 0.5 // how many problems the guess of even classes is worth, each
 	refitEvery = 16  // problems that end between two fits
 	forgetting = 1 - 1.0/4096
-	// temper weakens the evidence of each trajectory, because classes are coarse.
-	temper = 0.7
+	// damping weakens the evidence of each trajectory, because classes are coarse.
+	damping = 0.7
 	// smallest keeps logarithms finite.
 	smallest = 1e-6
 )
@@ -77,7 +74,7 @@ func (c *curves) stage(k stageKey, limit int) *stage {
 	return st
 }
 
-// guess fills a stage with curves that nobody has seen yet: classes that divide the
+// guess fills a stage with curves before any trajectory has ended: classes that divide the
 // limit evenly, each a bell of log-lengths around its middle.
 func (c *curves) guess(st *stage) {
 	for k := range numClasses {
@@ -216,7 +213,7 @@ func (b *belief) weights() (w [numClasses]float64) {
 // survived adds that a trajectory lived from span i to span j.
 func (b *belief) survived(st *stage, phase, i, j int) {
 	for k := range b {
-		b[k] += temper * (st.logs[phase][j][k] - st.logs[phase][i][k])
+		b[k] += damping * (st.logs[phase][j][k] - st.logs[phase][i][k])
 	}
 }
 
@@ -224,7 +221,7 @@ func (b *belief) survived(st *stage, phase, i, j int) {
 func (b *belief) ended(st *stage, phase, j int) {
 	for k := range b {
 		here, next := st.survival[phase][j][k], st.survival[phase][j+1][k]
-		b[k] += temper * math.Log(max(1-next/here, 1e-3))
+		b[k] += damping * math.Log(max(1-next/here, 1e-3))
 	}
 }
 
@@ -238,34 +235,4 @@ func (b *belief) expect(st *stage) float64 {
 		sum += w * square * square
 	}
 	return math.Sqrt(math.Sqrt(sum))
-}
-
-// recall learns from trajectories that ended before the scheduler began.
-func (s *Scheduler) recall(r Recall) error {
-	if r.Limit < 1 || r.Limit > maxTokens || r.Stage < 0 {
-		return fmt.Errorf("recall: limit %d, stage %d, want at least 1 and 0: %w", r.Limit, r.Stage, ErrInvalid)
-	}
-	var ends []end
-	for _, turns := range r.Turns {
-		var e end
-		for i, length := range turns {
-			if length < int(e.length) {
-				return fmt.Errorf("recall: turn %d ends at token %d, before the turn before it: %w", i, length, ErrInvalid)
-			}
-			e.length = min(int64(length), int64(r.Limit))
-			if phase := phaseOf(i + 1); phase > e.phase {
-				e.phase, e.marks[phase] = phase, e.length
-			}
-		}
-		if len(turns) > 0 {
-			ends = append(ends, e)
-		}
-	}
-	if !s.adaptive() || len(ends) == 0 {
-		return nil
-	}
-	st := s.curves.stage(stageKey{r.Run, r.Stage}, min(r.Limit, s.cfg.Longest))
-	s.curves.learn(st, problemKey{r.Run, r.Problem}, ends)
-	s.curves.fit(st)
-	return nil
 }

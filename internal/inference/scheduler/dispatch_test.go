@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"temper/internal/inference/scheduler"
 )
@@ -14,7 +15,7 @@ import (
 type fleet struct {
 	*testing.T
 	s       *scheduler.Scheduler
-	now     scheduler.Clock
+	now     time.Duration
 	attempt map[string]int
 	on      map[string]string
 }

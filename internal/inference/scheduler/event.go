@@ -1,9 +1,6 @@
 package scheduler
 
-import (
-	"errors"
-	"time"
-)
+import "errors"
 
 // Errors of Handle. A refused event changes nothing.
 var (
@@ -11,7 +8,7 @@ var (
 	ErrTooLarge = errors.New("trajectory larger than every engine")
 	// ErrDuplicate means that the name is taken: by a live engine, or by a trajectory that has not ended.
 	ErrDuplicate = errors.New("name is taken")
-	// ErrUnknown means that nobody has this name, or no longer.
+	// ErrUnknown means that the name belongs to nothing, or no longer does.
 	ErrUnknown = errors.New("name is unknown")
 	// ErrStale means that the event belongs to an attempt that was given up.
 	ErrStale = errors.New("attempt was given up")
@@ -35,8 +32,8 @@ type Drain struct{ Engine string }
 // Leave takes an engine away at once, with all that it held.
 type Leave struct{ Engine string }
 
-// Advance reports how many passes an engine has made since it joined, and the share
-// of its capacity that it says is used. The share is checked, but the scheduler's own
+// Advance reports how many passes an engine has made since it joined, and the fraction
+// of its capacity that it says is used. The fraction is checked, but the scheduler's own
 // count decides: a report is seconds old.
 type Advance struct {
 	Engine string
@@ -146,6 +143,3 @@ type Stats struct {
 	// Reserved are the tokens set aside now, over all engines.
 	Reserved int64
 }
-
-// Clock is the time since an epoch of the caller's choice.
-type Clock = time.Duration

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,7 +26,7 @@ type chaosFleet struct {
 	faults  int
 	// The events and decisions so far, to play again.
 	events    []scheduler.Event
-	clocks    []scheduler.Clock
+	clocks    []time.Duration
 	decisions []scheduler.Decision
 }
 
@@ -38,7 +39,7 @@ func newChaosFleet(t *testing.T, policy scheduler.Policy, seed uint64) *chaosFle
 
 // send handles an event and checks each decision against what is so.
 func (c *chaosFleet) send(e scheduler.Event) error {
-	c.now += scheduler.Clock(c.r.Int64N(1e9))
+	c.now += time.Duration(c.r.Int64N(1e9))
 	c.events, c.clocks = append(c.events, e), append(c.clocks, c.now)
 	out, err := c.s.Handle(c.now, e)
 	c.decisions = append(c.decisions, out...)

@@ -13,8 +13,8 @@ const (
 	varianceUnit = 1 << 10
 )
 
-// share is what one trajectory adds to its engine's forecast.
-type share struct {
+// demand is what one trajectory adds to its engine's forecast.
+type demand struct {
 	first int64 // span of passes
 	n     int
 	mean  [numSpans + 2]int32
@@ -23,24 +23,24 @@ type share struct {
 	left float64
 }
 
-// forecast sums the shares of an engine.
+// forecast sums the demands of an engine.
 type forecast struct {
 	mean, vary [ring]int64
 }
 
-func (f *forecast) add(s *share) {
-	for j := range s.n {
-		i := (s.first + int64(j)) % ring
-		f.mean[i] += int64(s.mean[j])
-		f.vary[i] += s.vary[j]
+func (f *forecast) add(d *demand) {
+	for j := range d.n {
+		i := (d.first + int64(j)) % ring
+		f.mean[i] += int64(d.mean[j])
+		f.vary[i] += d.vary[j]
 	}
 }
 
-func (f *forecast) remove(s *share) {
-	for j := range s.n {
-		i := (s.first + int64(j)) % ring
-		f.mean[i] -= int64(s.mean[j])
-		f.vary[i] -= s.vary[j]
+func (f *forecast) remove(d *demand) {
+	for j := range d.n {
+		i := (d.first + int64(j)) % ring
+		f.mean[i] -= int64(d.mean[j])
+		f.vary[i] -= d.vary[j]
 	}
 }
 
@@ -57,24 +57,24 @@ func (f *forecast) peak(first int64, margin float64) int64 {
 	return int64(top)
 }
 
-// fits says whether a share can be added and the forecast stays below the capacity. It
+// fits says whether a demand can be added and the forecast stays below the capacity. It
 // compares squares: this is the innermost loop of a decision.
 // It leaves out what the engine holds now, which the caller knows better.
-func (f *forecast) fits(s *share, capacity int64, margin float64) bool {
+func (f *forecast) fits(d *demand, capacity int64, margin float64) bool {
 	square := margin * margin * varianceUnit
-	for j := range s.n {
-		i := (s.first + int64(j)) % ring
-		room := capacity - f.mean[i] - int64(s.mean[j])
-		if room < 0 || float64(room)*float64(room) < square*float64(f.vary[i]+s.vary[j]) {
+	for j := range d.n {
+		i := (d.first + int64(j)) % ring
+		room := capacity - f.mean[i] - int64(d.mean[j])
+		if room < 0 || float64(room)*float64(room) < square*float64(f.vary[i]+d.vary[j]) {
 			return false
 		}
 	}
 	return true
 }
 
-// predict fills the share of a trajectory with context tokens now, of which age came
+// predict fills the demand of a trajectory with context tokens now, of which age came
 // after the prompt, if its engine has made so many passes.
-func (c *curves) predict(out *share, st *stage, b *belief, t *task, context, passes int64) {
+func (c *curves) predict(out *demand, st *stage, b *belief, t *task, context, passes int64) {
 	width := int64(c.width)
 	out.first = passes / width
 	age := max(0, context-int64(t.Prompt))
@@ -90,10 +90,10 @@ func (c *curves) predict(out *share, st *stage, b *belief, t *task, context, pas
 	for k := range u {
 		u[k] /= (1-part)*table[at][k] + part*table[at+1][k]
 	}
-	// A share is made anew once in a span, so it is half a span old on average, and its
-	// trajectory has lived that long: the shares of those that did not are gone.
+	// A demand is made anew once in a span, so it is half a span old on average, and its
+	// trajectory has lived that long: the demands of those that did not are gone.
 	fresh := max(smallest, mix(table, &u, position+0.5))
-	// The share's spans begin on multiples of the width; the first is now.
+	// The demand's spans begin on multiples of the width; the first is now.
 	offset := float64(passes%width) / float64(width)
 	point := position - offset
 	out.n, out.left = 0, 0
@@ -127,14 +127,14 @@ func mix(table *[numSpans + 1][numClasses]float64, u *[numClasses]float64, x flo
 	return min(1, a+part*(b-a))
 }
 
-func (s *share) put(j int, tokens int64, alive float64) {
-	s.n = j + 1
-	s.mean[j] = int32(math.Ceil(float64(tokens) * alive)) //nolint:gosec // tokens are below maxTokens
-	s.vary[j] = int64(math.Ceil(float64(tokens) * float64(tokens) * alive * (1 - alive) / varianceUnit))
+func (d *demand) put(j int, tokens int64, alive float64) {
+	d.n = j + 1
+	d.mean[j] = int32(math.Ceil(float64(tokens) * alive)) //nolint:gosec // tokens are below maxTokens
+	d.vary[j] = int64(math.Ceil(float64(tokens) * float64(tokens) * alive * (1 - alive) / varianceUnit))
 }
 
-// predictKnown is the share of a trajectory whose length the oracle knows.
-func (c *curves) predictKnown(out *share, t *task, context, passes int64) {
+// predictKnown is the demand of a trajectory whose length the oracle knows.
+func (c *curves) predictKnown(out *demand, t *task, context, passes int64) {
 	width := int64(c.width)
 	final := int64(t.Prompt + t.Length)
 	out.n, out.left = 0, float64(max(1, final-context))
@@ -148,4 +148,13 @@ func (c *curves) predictKnown(out *share, t *task, context, passes int64) {
 		}
 		out.put(j, min(tokens, max(final, context)), 1)
 	}
+}
+
+// peak is the largest expectation of a demand.
+func (d *demand) peak() int32 {
+	var top int32
+	for j := range d.n {
+		top = max(top, d.mean[j])
+	}
+	return top
 }

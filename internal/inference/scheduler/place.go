@@ -1,64 +1,88 @@
 package scheduler
 
-import "math"
+import (
+	"fmt"
+	"math"
+	"slices"
+)
 
-// placeWaiting starts what waits, as long as something fits. The run that holds least
-// goes first; a run whose first trajectory fits nowhere waits for the next event, and
-// does not keep the others waiting.
-func (s *placer) placeWaiting() {
-	if s.waiting == 0 || len(s.engines) == 0 {
-		return
-	}
-	for _, r := range s.runs {
-		r.blocked = false
-	}
-	for {
-		r := s.poorest()
-		if r == nil {
-			return
-		}
-		t := r.first()
-		e := s.choose(t)
-		if e == nil {
-			r.blocked = true
-			continue
-		}
-		s.start(t, e)
-	}
+// engines are the engines that are there, and the policy that chooses among them.
+type engines struct {
+	cfg     Config
+	curves  *curves
+	out     *decisions
+	list    []*engine // in the order in which they joined
+	byName  map[string]*engine
+	largest int64 // most tokens of a trajectory on any engine that ever joined
 }
 
-// poorest is the run that holds least and has something waiting.
-func (s *queue) poorest() *run {
-	var best *run
-	for _, r := range s.runs {
-		if r.waits() && !r.blocked && (best == nil || r.held < best.held) {
-			best = r
-		}
-	}
-	return best
+func newEngines(cfg Config, c *curves, out *decisions) *engines {
+	return &engines{cfg: cfg, curves: c, out: out, byName: map[string]*engine{}}
 }
 
-// choose finds the engine for a trajectory, or nil where none has room.
-func (s *placer) choose(t *task) *engine {
-	switch s.cfg.Policy {
-	case StaticSplit:
-		return s.chooseHome(t)
-	case LeastRequests:
-		return s.chooseLeast(func(e *engine) (int64, bool) { return e.assigned, e.longest >= t.worst() })
-	case WorstCase:
-		return s.chooseLeast(func(e *engine) (int64, bool) {
-			left := int64(float64(e.capacity)/s.cfg.Coefficient) - e.budget
-			return -left, left >= t.worst() && e.longest >= t.worst()
-		})
-	case Expected, Oracle:
-		return s.chooseExpected(t)
+// add makes an engine of a Join.
+func (es *engines) add(j Join) {
+	e := &engine{
+		adaptive: es.cfg.adaptive(), margin: es.cfg.margin(), policy: es.cfg.Policy, curves: es.curves, out: es.out,
+		name: j.Engine, capacity: j.Capacity, longest: j.Capacity,
+	}
+	if j.Longest > 0 {
+		e.longest = min(j.Longest, j.Capacity)
+	}
+	es.list = append(es.list, e)
+	es.byName[j.Engine] = e
+	es.largest = max(es.largest, e.longest)
+}
+
+func (es *engines) remove(e *engine) {
+	e.gone = true
+	delete(es.byName, e.name)
+	es.list = slices.DeleteFunc(es.list, func(o *engine) bool { return o == e })
+}
+
+// check refuses a trajectory that no engine could sample.
+func (es *engines) check(t *Trajectory) error {
+	switch {
+	case t.ID == "":
+		return fmt.Errorf("it has no name: %w", ErrInvalid)
+	case t.Prompt < 1 || t.Limit < 1 || t.Prompt > maxTokens || t.Stage < 0 || t.Step < 0:
+		return fmt.Errorf("prompt %d, limit %d, stage %d, step %d, want at least 1, 1, 0 and 0: %w", t.Prompt, t.Limit, t.Stage, t.Step, ErrInvalid)
+	case t.Limit > es.cfg.Longest:
+		return fmt.Errorf("limit %d is above the fleet's longest, %d: %w", t.Limit, es.cfg.Longest, ErrTooLarge)
+	case es.cfg.Policy == Oracle && (t.Length < 1 || t.Length > t.Limit):
+		return fmt.Errorf("length %d, want 1 to %d: %w", t.Length, t.Limit, ErrInvalid)
+	}
+	most := int64(0)
+	for _, e := range es.list {
+		most = max(most, e.longest)
+	}
+	if need := int64(t.Prompt) + int64(t.Limit); len(es.list) > 0 && need > most {
+		return fmt.Errorf("prompt and limit are %d tokens, the largest engine holds %d; lower the limit: %w", need, most, ErrTooLarge)
 	}
 	return nil
 }
 
-func (s *placer) chooseHome(t *task) *engine {
-	for i := range s.engines {
-		if e := s.engines[(t.home+i)%len(s.engines)]; e.open() && e.longest >= t.worst() {
+// choose finds the engine for a trajectory, or nil where none has room. waiting is how many wait.
+func (es *engines) choose(t *task, waiting int) *engine {
+	switch es.cfg.Policy {
+	case StaticSplit:
+		return es.chooseHome(t)
+	case LeastRequests:
+		return es.chooseLeast(func(e *engine) (int64, bool) { return e.assigned, e.longest >= t.worst() })
+	case WorstCase:
+		return es.chooseLeast(func(e *engine) (int64, bool) {
+			left := int64(float64(e.capacity)/es.cfg.Coefficient) - e.budget
+			return -left, left >= t.worst() && e.longest >= t.worst()
+		})
+	case Expected, Oracle:
+		return es.chooseExpected(t, waiting)
+	}
+	return nil
+}
+
+func (es *engines) chooseHome(t *task) *engine {
+	for i := range es.list {
+		if e := es.list[(t.home+i)%len(es.list)]; e.open() && e.longest >= t.worst() {
 			return e
 		}
 	}
@@ -66,10 +90,10 @@ func (s *placer) chooseHome(t *task) *engine {
 }
 
 // chooseLeast takes the engine with the smallest rank among those that qualify.
-func (s *placer) chooseLeast(rank func(*engine) (int64, bool)) *engine {
+func (es *engines) chooseLeast(rank func(*engine) (int64, bool)) *engine {
 	var best *engine
 	var least int64
-	for _, e := range s.engines {
+	for _, e := range es.list {
 		if r, ok := rank(e); ok && e.open() && (best == nil || r < least) {
 			best, least = e, r
 		}
@@ -81,12 +105,12 @@ func (s *placer) chooseLeast(rank func(*engine) (int64, bool)) *engine {
 const tries = 4
 
 // chooseExpected takes the engine whose forecast leaves most room, if it leaves enough.
-func (s *placer) chooseExpected(t *task) *engine {
+func (es *engines) chooseExpected(t *task, waiting int) *engine {
 	var tried [tries]*engine
-	most := s.mostRows(t)
+	most := es.mostRows(t, waiting)
 	for i := range tries {
 		var best *engine
-		for _, e := range s.engines {
+		for _, e := range es.list {
 			if !e.open() || len(e.rows) >= most || e.room() <= t.context || contains(tried[:i], e) {
 				continue
 			}
@@ -97,8 +121,8 @@ func (s *placer) chooseExpected(t *task) *engine {
 		if best == nil {
 			return nil
 		}
-		s.curves.predict(&t.plan, t.group.stage, &t.group.belief, t, t.context, best.passes)
-		if s.admits(best, t) {
+		t.predict(es.curves, t.context, best.passes)
+		if es.admits(best, t) {
 			return best
 		}
 		tried[i] = best
@@ -110,22 +134,22 @@ func (s *placer) chooseExpected(t *task) *engine {
 // them slower and none of them sooner, and a place that is filled now is not there for
 // what turns out to be long: a problem shows that after some hundred tokens. When
 // all that waits fits at once, there is nothing to wait for.
-func (s *placer) mostRows(t *task) int {
-	if s.cfg.Cost.Knee == 0 {
+func (es *engines) mostRows(t *task, waiting int) int {
+	if es.cfg.Cost.Knee == 0 {
 		return math.MaxInt
 	}
-	s.curves.predict(&t.plan, t.group.stage, &t.group.belief, t, t.context, 0)
+	t.predict(es.curves, t.context, 0)
 	var rows, capacity int64
-	for _, e := range s.engines {
+	for _, e := range es.list {
 		if e.open() {
 			rows += int64(len(e.rows))
 			capacity += e.capacity
 		}
 	}
-	if (rows+int64(s.waiting))*int64(t.plan.peak()) <= capacity {
+	if (rows+int64(waiting))*int64(t.demand.peak()) <= capacity {
 		return math.MaxInt
 	}
-	return s.cfg.Cost.Knee
+	return es.cfg.Cost.Knee
 }
 
 func contains(list []*engine, e *engine) bool {
@@ -137,34 +161,22 @@ func contains(list []*engine, e *engine) bool {
 	return false
 }
 
-func (e *engine) room() int64 { return e.capacity - e.top }
-
 // admits says whether the forecast stays below the capacity. An engine that holds
-// nothing takes what it can hold, whatever the margin: else nobody ever would.
-func (s *placer) admits(e *engine, t *task) bool {
+// nothing takes what it can hold, whatever the margin: else no engine ever would.
+func (es *engines) admits(e *engine, t *task) bool {
 	if len(e.rows) == 0 {
 		return t.worst() <= e.longest
 	}
-	return t.worst() <= e.longest && e.used()+t.context+e.running*slack <= e.capacity && e.forecast.fits(&t.plan, e.capacity, s.margin())
+	return t.worst() <= e.longest && e.used()+t.context+e.running*slack <= e.capacity && e.forecast.fits(&t.demand, e.capacity, es.cfg.margin())
 }
 
-// start gives a waiting trajectory to an engine.
-func (s *placer) start(t *task, e *engine) {
-	s.dequeue(t)
-	t.state = paused
-	if t.started {
-		s.again += t.context
-	} else {
-		t.started = true
-		t.group.started++
+// roomiest is the engine with most room, other than one.
+func (es *engines) roomiest(not *engine) *engine {
+	var best *engine
+	for _, e := range es.list {
+		if e != not && e.open() && (best == nil || e.room() > best.room()) {
+			best = e
+		}
 	}
-	s.attach(t, e)
-	s.begin(t)
-}
-
-// begin starts the next turn of a trajectory on the engine that has its cache.
-func (s *placer) begin(t *task) {
-	t.attempt++
-	s.setState(t, running)
-	s.decide(Start, t, t.eng)
+	return best
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"container/heap"
+	"fmt"
 	"slices"
 )
 
@@ -89,33 +90,72 @@ func (h *groupHeap) Pop() any {
 	return g
 }
 
-func (s *queue) groupOf(t *task) *group {
+// reorder puts the group where its expected length belongs in its run.
+func (g *group) reorder() {
+	if g.place < 0 {
+		return
+	}
+	g.expect = g.belief.expect(g.stage)
+	heap.Fix(&g.run.heap, g.place)
+}
+
+// queue knows every trajectory that has not ended, and the order of those that wait.
+type queue struct {
+	adaptive bool
+	curves   *curves
+	tasks    map[string]*task
+	groups   map[groupKey]*group
+	runs     []*run // in the order of their first trajectory
+	byRun    map[string]*run
+	waiting  int
+	seq      int64
+}
+
+func newQueue(cfg Config, c *curves) *queue {
+	return &queue{adaptive: cfg.adaptive(), curves: c, tasks: map[string]*task{}, groups: map[groupKey]*group{}, byRun: map[string]*run{}}
+}
+
+// find returns the trajectory of an event. It refuses what an older attempt says.
+func (q *queue) find(what, id string, attempt, context int) (*task, error) {
+	t := q.tasks[id]
+	switch {
+	case t == nil:
+		return nil, fmt.Errorf("%s: trajectory %q: %w", what, id, ErrUnknown)
+	case attempt != t.attempt:
+		return nil, fmt.Errorf("%s: trajectory %q, attempt %d, is at attempt %d: %w", what, id, attempt, t.attempt, ErrStale)
+	case context < t.Prompt || int64(context) > t.worst():
+		return nil, fmt.Errorf("%s: trajectory %q has %d tokens, want %d to %d: %w", what, id, context, t.Prompt, t.worst(), ErrInvalid)
+	}
+	return t, nil
+}
+
+func (q *queue) groupOf(t *task) *group {
 	key := groupKey{run: t.Run, step: t.Step, problem: t.Problem}
 	if t.known {
 		key.only = t.ID
 	}
-	if g := s.groups[key]; g != nil {
+	if g := q.groups[key]; g != nil {
 		return g
 	}
-	r := s.byRun[t.Run]
+	r := q.byRun[t.Run]
 	if r == nil {
 		r = &run{name: t.Run}
-		s.byRun[t.Run] = r
-		s.runs = append(s.runs, r)
+		q.byRun[t.Run] = r
+		q.runs = append(q.runs, r)
 	}
-	g := &group{key: key, run: r, stage: s.curves.stage(stageKey{t.Run, t.Stage}, t.Limit), seq: t.seq, place: -1}
-	g.belief = s.curves.believe(g.stage, problemKey{t.Run, t.Problem})
+	g := &group{key: key, run: r, stage: q.curves.stage(stageKey{t.Run, t.Stage}, t.Limit), seq: t.seq, place: -1}
+	g.belief = q.curves.believe(g.stage, problemKey{t.Run, t.Problem})
 	switch {
 	case t.known:
 		g.expect = float64(t.Length)
-	case s.adaptive():
+	case q.adaptive:
 		g.expect = g.belief.expect(g.stage)
 	}
-	s.groups[key] = g
+	q.groups[key] = g
 	return g
 }
 
-func (s *queue) enqueue(t *task, g *group) {
+func (q *queue) enqueue(t *task, g *group) {
 	t.group, t.state = g, waiting
 	g.open++
 	g.run.open++
@@ -123,20 +163,20 @@ func (s *queue) enqueue(t *task, g *group) {
 	if g.place < 0 {
 		heap.Push(&g.run.heap, g)
 	}
-	s.waiting++
+	q.waiting++
 }
 
-// putBack queues a trajectory again that has started before: by step, longest first.
-func (s *queue) putBack(t *task) {
+// requeue queues a trajectory again that has started before: by step, longest first.
+func (q *queue) requeue(t *task) {
 	t.state = waiting
-	s.curves.predict(&t.plan, t.group.stage, &t.group.belief, t, t.context, 0)
+	t.predict(q.curves, t.context, 0)
 	r := t.group.run
 	at, _ := slices.BinarySearchFunc(r.back, t, func(a, b *task) int {
 		switch {
 		case a.Step != b.Step:
 			return a.Step - b.Step
-		case a.plan.left != b.plan.left:
-			if a.plan.left > b.plan.left {
+		case a.demand.left != b.demand.left:
+			if a.demand.left > b.demand.left {
 				return -1
 			}
 			return 1
@@ -144,12 +184,12 @@ func (s *queue) putBack(t *task) {
 		return int(a.seq - b.seq)
 	})
 	r.back = slices.Insert(r.back, at, t)
-	s.waiting++
+	q.waiting++
 }
 
 // dequeue takes a trajectory out of the queue.
-func (s *queue) dequeue(t *task) {
-	s.waiting--
+func (q *queue) dequeue(t *task) {
+	q.waiting--
 	g := t.group
 	if i := slices.Index(g.run.back, t); i >= 0 {
 		g.run.back = slices.Delete(g.run.back, i, i+1)
@@ -165,63 +205,37 @@ func (s *queue) dequeue(t *task) {
 	}
 }
 
-// forget ends a trajectory: it gives back what it reserved, and its name.
-func (s *queue) forget(t *task) {
+// remove ends a trajectory: it gives back what it reserved, and its name.
+func (q *queue) remove(t *task) {
 	switch {
 	case t.eng != nil:
-		s.detach(t)
+		t.eng.detach(t)
 	case t.state == waiting:
-		s.dequeue(t)
+		q.dequeue(t)
 	}
-	delete(s.tasks, t.ID)
+	delete(q.tasks, t.ID)
 	g := t.group
 	g.open--
 	g.run.open--
 	if g.open == 0 {
-		delete(s.groups, g.key)
-		if s.adaptive() && !t.known {
-			s.curves.learn(g.stage, problemKey{g.key.run, g.key.problem}, g.ends)
+		delete(q.groups, g.key)
+		if q.adaptive && !t.known {
+			q.curves.learn(g.stage, problemKey{g.key.run, g.key.problem}, g.ends)
 		}
 	}
 	if g.run.open == 0 {
-		delete(s.byRun, g.run.name)
-		s.runs = slices.DeleteFunc(s.runs, func(r *run) bool { return r == g.run })
+		delete(q.byRun, g.run.name)
+		q.runs = slices.DeleteFunc(q.runs, func(r *run) bool { return r == g.run })
 	}
 }
 
-// noteSurvival tells a trajectory's group how far it has come.
-func (s *queue) noteSurvival(t *task) {
-	if t.known {
-		return
+// leastHolding returns the run that holds least and has something waiting; nil for none.
+func (q *queue) leastHolding() *run {
+	var best *run
+	for _, r := range q.runs {
+		if r.waits() && !r.blocked && (best == nil || r.held < best.held) {
+			best = r
+		}
 	}
-	at := s.curves.spanOf(t.tokens() - int64(t.Prompt))
-	if at <= t.span {
-		return
-	}
-	g := t.group
-	g.belief.survived(g.stage, phaseOf(t.calls), t.span, at)
-	t.span = at
-	s.reorder(g)
-}
-
-// noteEnd tells a trajectory's group where it ended.
-func (s *queue) noteEnd(t *task) {
-	if t.known || !s.adaptive() {
-		return
-	}
-	s.noteSurvival(t)
-	g, length, phase := t.group, t.context-int64(t.Prompt), phaseOf(t.calls)
-	if length < int64(t.Limit) { // the limit ends a trajectory of any class
-		g.belief.ended(g.stage, phase, s.curves.spanOf(length))
-	}
-	g.ends = append(g.ends, end{length: length, marks: t.marks, phase: phase})
-	s.reorder(g)
-}
-
-func (s *queue) reorder(g *group) {
-	if g.place < 0 {
-		return
-	}
-	g.expect = g.belief.expect(g.stage)
-	heap.Fix(&g.run.heap, g.place)
+	return best
 }

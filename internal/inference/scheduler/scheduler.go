@@ -1,14 +1,15 @@
 // Package scheduler decides which engine samples which trajectory, and when. It owns
 // the forecast of each engine's KV cache, the queue, the moves, and the baselines it is
-// compared with. It starts nothing: a clock and events go in, decisions come out, and
-// whoever calls it carries them out.
+// compared with. It starts nothing: times and events go in, decisions come out, and the
+// caller carries them out.
 //
 // Invariant: equal events give equal decisions. Each trajectory that was taken is
-// waiting, running or paused until it ends once, and what ended holds no reservation.
+// waiting, running or paused until it ends once, and a trajectory that ended holds no reservation.
 package scheduler
 
 import (
 	"fmt"
+	"time"
 )
 
 // Policy names a way to place trajectories.
@@ -37,8 +38,8 @@ type Config struct {
 	Margin float64
 	// Longest is the largest Limit of a trajectory.
 	Longest int
-	// Hold is how long a tool may run before its trajectory's cache goes to others that wait.
-	Hold Clock
+	// Hold is how long a tool may run before its trajectory gives up its cache to others that wait.
+	Hold time.Duration
 	// Cost weighs a move.
 	Cost Cost
 }
@@ -87,40 +88,34 @@ func (c Config) validate() error {
 // maxTokens bounds every count of tokens, so that squares of them fit.
 const maxTokens = 1 << 24
 
-// Scheduler takes events. Below it are, each on top of the next, what moves
-// trajectories, what places them, the queue, and the books of the engines. It is not safe
-// for concurrent use.
-type Scheduler struct{ mover }
+// adaptive reports whether the policy forecasts, orders by length and moves.
+func (c Config) adaptive() bool { return c.Policy == Expected || c.Policy == Oracle }
 
-// mover takes trajectories from one engine to another.
-type mover struct{ placer }
-
-// placer chooses engines for what waits.
-type placer struct{ queue }
-
-// queue knows every trajectory that has not ended, and the order of those that wait.
-type queue struct {
-	books
-	tasks   map[string]*task
-	groups  map[groupKey]*group
-	runs    []*run // in the order of their first trajectory
-	byRun   map[string]*run
-	waiting int
-	seq     int64
+// margin returns the margin of the forecast; known lengths need none.
+func (c Config) margin() float64 {
+	if c.Policy == Oracle {
+		return 0
+	}
+	return c.Margin
 }
 
-// books are what the engines hold and have promised.
-type books struct {
+// Scheduler takes events. It is not safe for concurrent use.
+type Scheduler struct {
 	cfg     Config
+	now     time.Duration
 	curves  *curves
-	engines []*engine // in the order in which they joined
-	byName  map[string]*engine
-	largest int64 // most tokens of a trajectory on any engine that ever joined
-	sampled int64 // tokens, as passes report them
-	again   int64 // tokens of KV cache made again by moves
+	out     *decisions
+	queue   *queue
+	engines *engines
+	moves   moves
 	stats   Stats
-	out     []Decision
-	now     Clock
+}
+
+// decisions are what the event in hand led to.
+type decisions struct{ list []Decision }
+
+func (d *decisions) add(k Kind, t *task, e *engine) {
+	d.list = append(d.list, Decision{Kind: k, ID: t.ID, Engine: e.name, Attempt: t.attempt})
 }
 
 // slack is how many passes an engine makes before it is looked at again.
@@ -131,17 +126,17 @@ func New(cfg Config) (*Scheduler, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
-	s := &Scheduler{}
-	s.books = books{cfg: cfg, curves: newCurves(cfg.Longest), byName: map[string]*engine{}}
-	s.tasks, s.groups, s.byRun = map[string]*task{}, map[groupKey]*group{}, map[string]*run{}
-	return s, nil
+	c, out := newCurves(cfg.Longest), &decisions{}
+	return &Scheduler{
+		cfg: cfg, curves: c, out: out, queue: newQueue(cfg, c), engines: newEngines(cfg, c, out), moves: moves{cost: cfg.Cost},
+	}, nil
 }
 
 // Handle takes one event and returns what to do. The slice is valid until the next
 // call. An event that is refused with an error changes nothing and decides nothing.
-func (s *Scheduler) Handle(now Clock, e Event) ([]Decision, error) {
-	s.out = s.out[:0]
-	s.now = max(s.now, now) // a clock that steps back does not reorder the past
+func (s *Scheduler) Handle(now time.Duration, e Event) ([]Decision, error) {
+	s.out.list = s.out.list[:0]
+	s.now = max(s.now, now) // a time that steps back does not reorder the past
 	var err error
 	switch e := e.(type) {
 	case Join:
@@ -173,17 +168,17 @@ func (s *Scheduler) Handle(now Clock, e Event) ([]Decision, error) {
 		return nil, err
 	}
 	s.placeWaiting()
-	return s.out, nil
+	return s.out.list, nil
 }
 
 // Stats counts what happened, and what is reserved now.
 func (s *Scheduler) Stats() Stats {
 	st := s.stats
-	st.Waiting = s.waiting
-	for _, e := range s.engines {
+	st.Waiting = s.queue.waiting
+	for _, e := range s.engines.list {
 		st.Reserved += e.reserved()
 	}
-	for _, t := range s.tasks {
+	for _, t := range s.queue.tasks {
 		switch t.state {
 		case running:
 			st.Running++
@@ -194,10 +189,3 @@ func (s *Scheduler) Stats() Stats {
 	}
 	return st
 }
-
-func (s *books) decide(k Kind, t *task, e *engine) {
-	s.out = append(s.out, Decision{Kind: k, ID: t.ID, Engine: e.name, Attempt: t.attempt})
-}
-
-// adaptive says whether the policy forecasts, orders by length and moves.
-func (s *books) adaptive() bool { return s.cfg.Policy == Expected || s.cfg.Policy == Oracle }

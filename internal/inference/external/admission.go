@@ -11,20 +11,20 @@ import (
 // requests numbers the requests of this process: servers know them by id.
 var requests atomic.Int64
 
-// enter waits until no policy is being loaded and counts a request in. leave counts
+// begin waits until no policy is being loaded and counts a request in. leave counts
 // it out.
-func (e *Engine) enter(ctx context.Context, version int64) (now held, leave func(), err error) {
+func (e *Engine) begin(ctx context.Context, version int64) (now held, leave func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
 		select {
-		case <-e.gate:
+		case <-e.resumed:
 		default:
-			gate := e.gate
+			resumed := e.resumed
 			e.waiting++
 			e.mu.Unlock()
 			select {
-			case <-gate:
+			case <-resumed:
 			case <-ctx.Done():
 			}
 			e.mu.Lock()
@@ -56,7 +56,7 @@ func (e *Engine) leave() {
 // drain lets no request start any more and waits for those that run.
 func (e *Engine) drain(ctx context.Context) error {
 	e.mu.Lock()
-	e.gate = make(chan struct{})
+	e.resumed = make(chan struct{})
 	var drained chan struct{}
 	if e.running > 0 {
 		drained = make(chan struct{})
@@ -79,22 +79,22 @@ func (e *Engine) open(now held) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.current, e.drained = now, nil
-	close(e.gate)
+	close(e.resumed)
 }
 
-// seatFor is the server of a request: that of the trajectory so far, whose cache it
-// can use, or the one with the fewest requests. A server in doubt is the last choice.
-func (e *Engine) seatFor(c call) *seat {
+// replicaFor is the server of a request: that of the trajectory so far, whose cache it
+// can use, or the one with the fewest requests. An unproven server is the last choice.
+func (e *Engine) replicaFor(c call) *replica {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s := e.sessions[c.session]; c.session != "" && s != nil && !s.doubt.Load() {
+	if s := e.sessions[c.session]; c.session != "" && s != nil && !s.unproven.Load() {
 		return s
 	}
-	best := e.seats[0]
-	for _, s := range e.seats[1:] {
+	best := e.replicas[0]
+	for _, s := range e.replicas[1:] {
 		better := s.running.Load() < best.running.Load()
-		if s.doubt.Load() != best.doubt.Load() {
-			better = best.doubt.Load()
+		if s.unproven.Load() != best.unproven.Load() {
+			better = best.unproven.Load()
 		}
 		if better {
 			best = s
