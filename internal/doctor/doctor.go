@@ -21,7 +21,7 @@ import (
 	"temper/internal/service"
 	"temper/internal/supervise"
 	"temper/sandbox/jail"
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 	"temper/workers"
 )
 

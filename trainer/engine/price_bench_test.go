@@ -11,8 +11,8 @@ import (
 	"temper/internal/rl"
 	"temper/tools/bench/meter"
 	"temper/trainer"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/engine"
-	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 )
 

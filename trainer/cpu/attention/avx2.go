@@ -1,14 +1,14 @@
 //go:build goexperiment.simd && amd64
 
-package blockwise
+package attention
 
 import (
 	"math"
 	"simd/archsimd"
 	"unsafe"
 
+	"temper/trainer/cpu/vector"
 	"temper/trainer/gomlxhooks"
-	"temper/trainer/lanes"
 )
 
 // AVX2 are the kernels for AVX2.
@@ -117,7 +117,7 @@ func (s *Sequence) score8(head, from, n int, keys []float32, scores Rows) {
 	for at := 0; at < from+n; at += near {
 		for r := max(0, at-from); r < n; r++ {
 			groups := (min(from+r+1-at, near) + keyGroup - 1) / keyGroup
-			lanes.Scores256(unsafe.Pointer(&s.Queries[head].from(from + r).Data[0]), unsafe.Pointer(&keys[at*s.Dim]), unsafe.Pointer(&scores.from(r).Data[at]),
+			vector.Scores256(unsafe.Pointer(&s.Queries[head].from(from + r).Data[0]), unsafe.Pointer(&keys[at*s.Dim]), unsafe.Pointer(&scores.from(r).Data[at]),
 				s.Dim, groups, s.Scale)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package blockwise computes the attention of whole sequences and its gradient on a CPU, a
+// Package attention computes the attention of whole sequences and its gradient on a CPU, a
 // block of queries at a time. No matrix of all queries and all keys ever exists: a block
 // has the scores of its queries for the keys up to itself, and the gradient computes them
 // again.
@@ -10,4 +10,4 @@
 // It knows no graph and no network. Invariant: with the kernels of one Variant a result
 // depends on the inputs alone, and the answers are those of the CPU backend's attention,
 // bit for bit.
-package blockwise
+package attention

@@ -1,6 +1,6 @@
 //go:build goexperiment.simd && amd64
 
-package blockwise
+package attention
 
 import (
 	"math"

@@ -1,13 +1,13 @@
 //go:build goexperiment.simd && amd64
 
-package blockwise
+package attention
 
 import (
 	"math"
 	"unsafe"
 
+	"temper/trainer/cpu/vector"
 	"temper/trainer/gomlxhooks"
-	"temper/trainer/lanes"
 )
 
 // AVX512 are the kernels for AVX-512.
@@ -62,17 +62,17 @@ func answer16(s *Sequence, w *workspace) bool {
 	if s.Dim != 32 && s.Dim != 64 && s.Dim != 128 {
 		return false
 	}
-	groups := (s.Tokens + lanes.Width - 1) / lanes.Width
-	stride := groups*lanes.Width + apart
-	keys, weights := grow(&w.keys, groups*lanes.Width*s.Dim), grow(&w.weights, smallBlock*stride)
-	turn(keys, s.Keys, s.Tokens, s.Dim, lanes.Width)
+	groups := (s.Tokens + vector.Width - 1) / vector.Width
+	stride := groups*vector.Width + apart
+	keys, weights := grow(&w.keys, groups*vector.Width*s.Dim), grow(&w.weights, smallBlock*stride)
+	turn(keys, s.Keys, s.Tokens, s.Dim, vector.Width)
 	for head := range s.Queries {
 		for from := 0; from < s.Tokens; from += smallBlock {
 			n := min(smallBlock, s.Tokens-from)
 			end := from + n
 			for r := range n {
-				row, seen := weights[r*stride:][:(end+lanes.Width-1)/lanes.Width*lanes.Width], from+r+1
-				lanes.Scores512(unsafe.Pointer(&s.Queries[head].Data[(from+r)*s.Queries[head].Stride]), unsafe.Pointer(&keys[0]), unsafe.Pointer(&row[0]), s.Dim, (seen+lanes.Width-1)/lanes.Width, s.Scale)
+				row, seen := weights[r*stride:][:(end+vector.Width-1)/vector.Width*vector.Width], from+r+1
+				vector.Scores512(unsafe.Pointer(&s.Queries[head].Data[(from+r)*s.Queries[head].Stride]), unsafe.Pointer(&keys[0]), unsafe.Pointer(&row[0]), s.Dim, (seen+vector.Width-1)/vector.Width, s.Scale)
 				softmax16(row, seen)
 			}
 			multiply16(product{
@@ -88,24 +88,24 @@ func answer16(s *Sequence, w *workspace) bool {
 // in one vector, and what is behind the last full one term by term. The others become
 // zero. There is room for a full vector behind n.
 func softmax16(row []float32, n int) {
-	full := n / lanes.Width * lanes.Width
-	top := lanes.Splat(float32(math.Inf(-1)))
-	for i := 0; i < full; i += lanes.Width {
-		top = top.Max(lanes.Load(row, i))
+	full := n / vector.Width * vector.Width
+	top := vector.Splat(float32(math.Inf(-1)))
+	for i := 0; i < full; i += vector.Width {
+		top = top.Max(vector.Load(row, i))
 	}
-	most := lanes.Largest(top)
+	most := vector.Largest(top)
 	for _, x := range row[full:n] {
 		most = max(most, x)
 	}
-	m, acc := lanes.Splat(most), lanes.Splat(0)
-	for i := 0; i < full; i += lanes.Width {
-		x := lanes.ExpRounded(lanes.Load(row, i).Sub(m))
-		lanes.Store(x, row, i)
+	m, acc := vector.Splat(most), vector.Splat(0)
+	for i := 0; i < full; i += vector.Width {
+		x := vector.ExpRounded(vector.Load(row, i).Sub(m))
+		vector.Store(x, row, i)
 		acc = acc.Add(x)
 	}
 	var all float32
 	if full > 0 {
-		all = lanes.Total(acc)
+		all = vector.Total(acc)
 	}
 	for i, x := range row[full:n] {
 		e := gomlxhooks.Exp32(x - most)
@@ -116,9 +116,9 @@ func softmax16(row []float32, n int) {
 	if all > 0 {
 		inverse = 1 / all
 	}
-	by := lanes.Splat(inverse)
-	for i := 0; i < full; i += lanes.Width {
-		lanes.Store(lanes.Load(row, i).Mul(by), row, i)
+	by := vector.Splat(inverse)
+	for i := 0; i < full; i += vector.Width {
+		vector.Store(vector.Load(row, i).Mul(by), row, i)
 	}
 	for i := full; i < n; i++ {
 		row[i] *= inverse
@@ -129,36 +129,36 @@ func softmax16(row []float32, n int) {
 // soften16 is softmax16 of scaled numbers, in any number of them: what is behind the last
 // full vector is computed in one with the rest masked.
 func soften16(row []float32, n int, scale float32) {
-	s := lanes.Splat(scale)
-	full := n / lanes.Width * lanes.Width
-	top := lanes.Splat(float32(math.Inf(-1)))
-	for i := 0; i < full; i += lanes.Width {
-		x := lanes.Load(row, i).Mul(s)
-		lanes.Store(x, row, i)
+	s := vector.Splat(scale)
+	full := n / vector.Width * vector.Width
+	top := vector.Splat(float32(math.Inf(-1)))
+	for i := 0; i < full; i += vector.Width {
+		x := vector.Load(row, i).Mul(s)
+		vector.Store(x, row, i)
 		top = top.Max(x)
 	}
 	for i := full; i < n; i++ {
 		row[i] *= scale
 	}
-	most := lanes.Largest(top)
+	most := vector.Largest(top)
 	for _, x := range row[full:n] {
 		most = max(most, x)
 	}
-	m, acc := lanes.Splat(most), lanes.Splat(0)
-	for i := 0; i < full; i += lanes.Width {
-		x := lanes.ExpRounded(lanes.Load(row, i).Sub(m))
-		lanes.Store(x, row, i)
+	m, acc := vector.Splat(most), vector.Splat(0)
+	for i := 0; i < full; i += vector.Width {
+		x := vector.ExpRounded(vector.Load(row, i).Sub(m))
+		vector.Store(x, row, i)
 		acc = acc.Add(x)
 	}
-	all := lanes.Total(acc)
+	all := vector.Total(acc)
 	for i, x := range row[full:n] {
 		e := gomlxhooks.Exp32(x - most)
 		row[full+i] = e
 		all += e
 	}
-	by := lanes.Splat(1 / all)
-	for i := 0; i < full; i += lanes.Width {
-		lanes.Store(lanes.Load(row, i).Mul(by), row, i)
+	by := vector.Splat(1 / all)
+	for i := 0; i < full; i += vector.Width {
+		vector.Store(vector.Load(row, i).Mul(by), row, i)
 	}
 	for i := full; i < n; i++ {
 		row[i] /= all
@@ -167,18 +167,18 @@ func soften16(row []float32, n int, scale float32) {
 }
 
 func pull16(dp, p []float32, n int, scale float32) {
-	full := n / lanes.Width * lanes.Width
-	acc := lanes.Splat(0)
-	for i := 0; i < full; i += lanes.Width {
-		acc = lanes.Load(dp, i).MulAdd(lanes.Load(p, i), acc)
+	full := n / vector.Width * vector.Width
+	acc := vector.Splat(0)
+	for i := 0; i < full; i += vector.Width {
+		acc = vector.Load(dp, i).MulAdd(vector.Load(p, i), acc)
 	}
-	sum := lanes.Total(acc)
+	sum := vector.Total(acc)
 	for i := full; i < n; i++ {
 		sum += dp[i] * p[i]
 	}
-	mean, s := lanes.Splat(sum), lanes.Splat(scale)
-	for i := 0; i < full; i += lanes.Width {
-		lanes.Store(lanes.Load(dp, i).Sub(mean).Mul(lanes.Load(p, i)).Mul(s), dp, i)
+	mean, s := vector.Splat(sum), vector.Splat(scale)
+	for i := 0; i < full; i += vector.Width {
+		vector.Store(vector.Load(dp, i).Sub(mean).Mul(vector.Load(p, i)).Mul(s), dp, i)
 	}
 	for i := full; i < n; i++ {
 		dp[i] = (dp[i] - sum) * p[i] * scale

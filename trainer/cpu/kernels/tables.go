@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync"
 
-	"temper/trainer/blockwise"
+	"temper/trainer/cpu/attention"
 )
 
 // BlockTokens is the number of tokens in a block of a cache that tables describe.
@@ -28,7 +28,7 @@ type attentionFunc func(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSe
 // cache in which the keys lie one behind the other. inner is nil where the backend has
 // no kernel and adds term by term. fast may be nil; it reports whether it did the work.
 // blocks compute the attention of whole sequences.
-func withTables(inner attentionFunc, fast func(*lookup) bool, blocks *blockwise.Kernels) attentionFunc {
+func withTables(inner attentionFunc, fast func(*lookup) bool, blocks *attention.Kernels) attentionFunc {
 	fallback := inner.whole()
 	pool := sync.Pool{New: func() any { return new(lookup) }}
 	return func(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSeqStride, qGroupStride int,
@@ -40,7 +40,7 @@ func withTables(inner attentionFunc, fast func(*lookup) bool, blocks *blockwise.
 				scores, groupSize, seqLen, kvLen, headDim, scale, causal, qLimit, kvLimit)
 		}
 		if len(additiveBias) == 1 {
-			blocks.Call(blockwise.Operation(additiveBias[0]), qOff/headDim, q, k, v, output, fallback)
+			blocks.Call(attention.Operation(additiveBias[0]), qOff/headDim, q, k, v, output, fallback)
 			return true
 		}
 		if kvLimit == 0 {
@@ -64,7 +64,7 @@ func withTables(inner attentionFunc, fast func(*lookup) bool, blocks *blockwise.
 }
 
 // whole answers the queries of a sequence; nil where there is no kernel.
-func (f attentionFunc) whole() blockwise.Fallback {
+func (f attentionFunc) whole() attention.Fallback {
 	if f == nil {
 		return nil
 	}

@@ -3,7 +3,7 @@
 package kernels
 
 import (
-	"temper/trainer/blockwise"
+	"temper/trainer/cpu/attention"
 	"temper/trainer/gomlxhooks"
 )
 
@@ -20,15 +20,15 @@ var tables = func() attentionFunc {
 }()
 
 // blocksOf returns the kernels of a variant for whole sequences.
-func blocksOf(v Variant) *blockwise.Kernels {
+func blocksOf(v Variant) *attention.Kernels {
 	switch v {
 	case AVX512:
-		return blockwise.AVX512()
+		return attention.AVX512()
 	case AVX2:
-		return blockwise.AVX2()
+		return attention.AVX2()
 	case Scalar:
 	}
-	return blockwise.Scalar()
+	return attention.Scalar()
 }
 
 // sets holds the kernels of both choices, once the first caller needs them.

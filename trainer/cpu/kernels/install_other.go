@@ -3,13 +3,13 @@
 package kernels
 
 import (
-	"temper/trainer/blockwise"
+	"temper/trainer/cpu/attention"
 	"temper/trainer/gomlxhooks"
 )
 
 // tables is the attention that this process starts with. It also reads tables.
 var tables = func() attentionFunc {
-	f := withTables(nil, nil, blockwise.Scalar())
+	f := withTables(nil, nil, attention.Scalar())
 	gomlxhooks.SetAttentionKernel(f)
 	return f
 }()

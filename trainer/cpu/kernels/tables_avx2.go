@@ -6,8 +6,8 @@ import (
 	"math"
 	"simd/archsimd"
 
+	"temper/trainer/cpu/vector"
 	"temper/trainer/gomlxhooks"
-	"temper/trainer/lanes"
 )
 
 // attend8 answers a query from a table with the sums of the backend's attention in 8
@@ -110,7 +110,7 @@ func (l *lookup) soften8() {
 	full := len(w) / 8 * 8
 	sums, shift := archsimd.BroadcastFloat32x8(0), archsimd.BroadcastFloat32x8(most)
 	for i := 0; i < full; i += 8 {
-		e := lanes.ExpFloor8(archsimd.LoadFloat32x8(w[i:][:8]).Sub(shift))
+		e := vector.ExpFloor8(archsimd.LoadFloat32x8(w[i:][:8]).Sub(shift))
 		e.Store(w[i:][:8])
 		sums = sums.Add(e)
 	}

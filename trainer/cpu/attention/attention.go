@@ -1,4 +1,4 @@
-package blockwise
+package attention
 
 // Kernels are the functions by which blocks are computed. Those of another processor add
 // in another order.

@@ -6,8 +6,8 @@ import (
 	"math"
 	"simd/archsimd"
 
+	"temper/trainer/cpu/vector"
 	"temper/trainer/gomlxhooks"
-	"temper/trainer/lanes"
 )
 
 // attend16 answers a query from a table with the sums of the backend's attention in 16
@@ -108,7 +108,7 @@ func (l *lookup) soften16() {
 	full := len(w) / 16 * 16
 	sums, shift := archsimd.BroadcastFloat32x16(0), archsimd.BroadcastFloat32x16(most)
 	for i := 0; i < full; i += 16 {
-		e := lanes.ExpRounded(archsimd.LoadFloat32x16(w[i:][:16]).Sub(shift))
+		e := vector.ExpRounded(archsimd.LoadFloat32x16(w[i:][:16]).Sub(shift))
 		e.Store(w[i:][:16])
 		sums = sums.Add(e)
 	}

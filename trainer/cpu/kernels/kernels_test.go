@@ -21,8 +21,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/internal/rl"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 )
 
 // childFile is where a child process writes the digests of its results.

@@ -1,4 +1,4 @@
-package blockwise
+package attention
 
 import "math"
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"temper/internal/rl"
-	"temper/trainer/blockwise"
+	"temper/trainer/cpu/attention"
 )
 
 // reach is an attention over keys that lie one behind the other, and over the same keys in
@@ -153,9 +153,9 @@ func (s sequences) byBackend(tb testing.TB, inner attentionFunc, out []float32) 
 }
 
 func (s sequences) byBlocks(f attentionFunc, out []float32) {
-	header := blockwise.Header(2, s.n, 4, 2, s.dim)
+	header := attention.Header(2, s.n, 4, 2, s.dim)
 	for part := range 2 * 2 {
-		f(s.q, slices.Concat(s.k, s.v), header, out, part*s.dim, 0, 0, 0, 0, nil, nil, 0, []float32{float32(blockwise.Answer)}, 0,
+		f(s.q, slices.Concat(s.k, s.v), header, out, part*s.dim, 0, 0, 0, 0, nil, nil, 0, []float32{float32(attention.Answer)}, 0,
 			nil, 2, s.n, s.n, s.dim, 1, true, s.n, s.n)
 	}
 }
