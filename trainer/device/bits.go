@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"temper/trainer/graphcache"
+	"temper/trainer/xla/graphcache"
 )
 
 // describing lets one goroutine open a device to describe it.

@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/cpu/attention"
-	"temper/trainer/flash"
+	"temper/trainer/xla/flash"
 )
 
 // LongCompiledRow is the length from which XLA computes the attention of rows in loops over

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"temper/trainer/plugin"
+	"temper/trainer/xla/plugin"
 )
 
 // wheelOf makes a wheel with a plugin of the given content, and its pin.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"temper/trainer/graphcache"
+	"temper/trainer/xla/graphcache"
 )
 
 func openStore(t *testing.T, limit int64) (*graphcache.Store, string) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/trainer/plugin"
+	"temper/trainer/xla/plugin"
 )
 
 func TestList(t *testing.T) {

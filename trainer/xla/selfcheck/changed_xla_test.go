@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"temper/trainer/selfcheck"
+	"temper/trainer/xla/selfcheck"
 )
 
 // TestXLAChangedPluginIsNotLoaded: what was installed and is something else now is refused

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"temper/trainer/device"
-	"temper/trainer/plugin"
+	"temper/trainer/xla/plugin"
 )
 
 // Patience is how long the process of a check may take. Compiling takes most of it.

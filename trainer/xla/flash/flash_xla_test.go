@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/device"
-	"temper/trainer/flash"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/flash"
+	"temper/trainer/xla/xlatest"
 )
 
 // sizes of attention in a test.

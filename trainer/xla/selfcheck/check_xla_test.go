@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"temper/trainer/device"
-	"temper/trainer/selfcheck"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/selfcheck"
+	"temper/trainer/xla/xlatest"
 )
 
 // TestXLASelfCheck passes on the plugin that Temper was tried with.

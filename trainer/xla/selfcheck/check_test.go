@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"temper/trainer/device"
-	"temper/trainer/selfcheck"
+	"temper/trainer/xla/selfcheck"
 )
 
 // TestTheGoBackendIsLikeItself: the same numbers, bit for bit, so that every difference
