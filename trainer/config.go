@@ -9,8 +9,8 @@ import (
 
 	"temper/internal/config"
 	"temper/trainer/budget"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 	"temper/trainer/packing"
 	"temper/trainer/pass"
 	"temper/trainer/qwen3"

@@ -13,7 +13,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
 	"temper/trainer/qwen3"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 func fragile(backend string, mesh device.Mesh, vocabulary int) Config {

@@ -11,9 +11,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/run"
 	"temper/internal/sampling"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/decode"
 	"temper/trainer/engine"
-	"temper/trainer/kernels"
 	"temper/trainer/segment"
 )
 

@@ -24,8 +24,8 @@ import (
 	"temper/internal/run"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 )
 
 // EngineTokenKey is the variable of the environment with the bearer token that engines

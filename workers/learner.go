@@ -12,9 +12,9 @@ import (
 	"temper/internal/run"
 	"temper/trainer"
 	"temper/trainer/budget"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/hosts"
-	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 )
 

@@ -3,8 +3,8 @@ package workers
 import (
 	"temper/internal/config"
 	"temper/internal/run/chain"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 )
 
 // makerOf describes this process for the manifests of the runs that it works for.

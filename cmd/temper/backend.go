@@ -13,8 +13,8 @@ import (
 
 	"temper/internal/cli"
 	"temper/trainer/device"
-	"temper/trainer/plugin"
-	"temper/trainer/selfcheck"
+	"temper/trainer/xla/plugin"
+	"temper/trainer/xla/selfcheck"
 )
 
 func backendCommand() *cobra.Command {

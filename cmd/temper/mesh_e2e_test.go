@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"temper/internal/proc/testbin"
-	"temper/trainer/plugin"
+	"temper/trainer/xla/plugin"
 )
 
 // meshRun is a small run that learns: some groups of its steps have a signal. Its heads and

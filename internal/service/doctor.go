@@ -16,7 +16,7 @@ import (
 	"temper/internal/proc"
 	"temper/internal/proc/buildinfo"
 	"temper/sandbox/jail"
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 	"temper/workers"
 )
 

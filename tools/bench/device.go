@@ -18,7 +18,7 @@ import (
 	"temper/internal/proc/buildinfo"
 	"temper/tools/bench/devicebench"
 	"temper/trainer/device"
-	"temper/trainer/plugin"
+	"temper/trainer/xla/plugin"
 )
 
 // deviceOptions say what bench device measures, and where its report goes.

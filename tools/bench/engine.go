@@ -13,7 +13,7 @@ import (
 	"temper/internal/cli"
 	"temper/tools/bench/enginebench"
 	"temper/tools/bench/trainerbench"
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 )
 
 // engineOptions say what `temper-bench engine` measures.

@@ -15,8 +15,8 @@ import (
 
 	"temper/internal/cli"
 	"temper/tools/bench/trainerbench"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 )
 
 // trainerReport is what temper-bench trainer prints as JSON.

@@ -5,7 +5,7 @@ package decode
 import (
 	"errors"
 
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )

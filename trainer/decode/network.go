@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/gomlx/compute"
 	_ "github.com/gomlx/compute/gobackend" // the backend that every build has
 
-	"temper/trainer/plugin"
+	"temper/trainer/xla/plugin"
 )
 
 // Errors of Open. Callers use errors.Is.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"temper/trainer/device"
-	"temper/trainer/plugin"
+	"temper/trainer/xla/plugin"
 )
 
 func TestOpenGo(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"temper/trainer/gomlxhooks"
-	"temper/trainer/graphcache"
+	"temper/trainer/xla/graphcache"
 )
 
 const withXLA = true
@@ -27,7 +27,7 @@ const (
 )
 
 // attachedPlugins are the plugins of the process whose programs go through
-// trainer/graphcache, by their paths: go-xla loads each once. device is the first one of a
+// trainer/xla/graphcache, by their paths: go-xla loads each once. device is the first one of a
 // plugin, on which passes run that no mesh shares; "" before it was opened.
 var attachedPlugins = struct { //nolint:gochecknoglobals // see above
 	sync.Mutex
@@ -35,7 +35,7 @@ var attachedPlugins = struct { //nolint:gochecknoglobals // see above
 	device map[string]string
 }{of: map[string]graphcache.Attached{}, device: map[string]string{}}
 
-// attachPlugin puts trainer/graphcache between go-xla and a plugin.
+// attachPlugin puts trainer/xla/graphcache between go-xla and a plugin.
 func attachPlugin(path string, p *pjrt.Plugin) (graphcache.Attached, error) {
 	attachedPlugins.Lock()
 	defer attachedPlugins.Unlock()

@@ -21,7 +21,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/engine"
 	"temper/trainer/qwen3"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 // Bounds of a plugin against the backend go.

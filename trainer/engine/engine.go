@@ -12,8 +12,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/inference"
+	"temper/trainer/cpu/kernels"
 	backends "temper/trainer/device"
-	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )

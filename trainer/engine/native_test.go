@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"temper/internal/inference"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/decode"
 	"temper/trainer/engine"
-	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 )
 

@@ -13,8 +13,8 @@ import (
 	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/engine"
-	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 )
 

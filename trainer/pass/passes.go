@@ -17,8 +17,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 	"temper/trainer/packing"
 	"temper/trainer/qwen3"
 	"temper/trainer/state"

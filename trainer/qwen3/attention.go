@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"temper/trainer/flash"
+	"temper/trainer/xla/flash"
 )
 
 // fullAttention is grouped-query attention over whole sequences.

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 )
 
 // TestBlocksEqualWholeMatrices holds attention in blocks against the operations that it

@@ -10,9 +10,9 @@ import (
 	"temper/internal/rl"
 	"temper/tools/bench/meter"
 	"temper/trainer"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 )
 
