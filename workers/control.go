@@ -44,7 +44,7 @@ const MaxRolloutShards = 256
 // side by side.
 func Control(o ControlOptions) Role {
 	return Role{
-		Name: "worker", Needs: []Need{NeedTemporal, NeedStore}, Queues: []string{workflows.QueueControl},
+		Name: "control", Needs: []Need{NeedTemporal, NeedStore}, Queues: []string{workflows.QueueControl},
 		Run: func(ctx context.Context, v *Vitals) error { return serveControl(ctx, o, v) },
 	}
 }
@@ -53,7 +53,7 @@ func Control(o ControlOptions) Role {
 func PeakFile(p *config.Process) string { return filepath.Join(p.Home, "peak-memory") }
 
 func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
-	conn, err := o.connect(ctx, "worker", v)
+	conn, err := o.connect(ctx, "control", v)
 	if err != nil {
 		return err
 	}

@@ -196,7 +196,7 @@ const (
 // TrainerMember makes passes for the trainer of another process.
 func TrainerMember(o MemberOptions) Role {
 	return Role{
-		Name: "member", Needs: []Need{NeedDevice, NeedTrainer}, Queues: nil,
+		Name: "host", Needs: []Need{NeedDevice, NeedTrainer}, Queues: nil,
 		Run: func(ctx context.Context, v *Vitals) error { return serveMember(ctx, o, v) },
 	}
 }

@@ -40,7 +40,7 @@ func TestStagesEndByTheirFigures(t *testing.T) {
 	}
 	up := p.start(slices.Insert(slices.Clone(settings), 0, "up")...)
 	up.await(`^step +2/`, runTimeout)
-	up.killService("worker")
+	up.killService("control")
 	up.await(`^step +11/`, runTimeout)
 	up.killService("trainer")
 	up.end(0, runTimeout)

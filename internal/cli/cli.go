@@ -15,11 +15,14 @@ import (
 )
 
 // Execute runs one command line, prints its error to stderr, and returns the
-// exit status.
-func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+// exit status. A command line of old gets the line that names its successor.
+func Execute(ctx context.Context, root *cobra.Command, old Renamed, args []string, stdout, stderr io.Writer) int {
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Usage(suggestFlag(c, err)) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Usage(suggestFlag(c, old, err)) })
 	argumentsAreUsage(root)
+	if err := old.Check(root, args); err != nil {
+		return Fail(stderr, root.Name(), err)
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

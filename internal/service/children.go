@@ -64,7 +64,7 @@ func Children(p *config.Process, o Options) ([]supervise.Child, error) {
 // dashboardChild reads the store beside the roles: runs do not need it. It stops first.
 func dashboardChild(p *config.Process, o Options, self string) supervise.Child {
 	probe := &health.Probe{Address: healthSocket(p, "ui"), Patience: silence}
-	args := []string{"ui", "--listen", o.Dashboard, "--address-file", dashboardNote(p), "--health", probe.Address, "--home", p.Home, "--store", p.Store,
+	args := []string{"role", "ui", "--listen", o.Dashboard, "--address-file", dashboardNote(p), "--health", probe.Address, "--home", p.Home, "--store", p.Store,
 		"--temporal", p.TemporalAddress, "--namespace", p.Namespace, "--ui", p.UIAddress}
 	if o.UIHosts != "" {
 		args = append(args, "--host", o.UIHosts)
@@ -108,9 +108,9 @@ func serverChildren(p *config.Process, o Options) ([]supervise.Child, error) {
 // know the token of the sandbox.
 func roleChildren(p *config.Process, o Options, self, token string) []supervise.Child {
 	env := append(os.Environ(), supervisedKey+"=1")
-	children := []supervise.Child{roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))}
+	children := []supervise.Child{roleChild(p, self, "control", env, "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))}
 	env = append(env, token)
-	trainer := []string{"trainer"}
+	trainer := []string{}
 	if o.Backend != "" {
 		trainer = append(trainer, "--backend", o.Backend)
 	}
@@ -121,12 +121,12 @@ func roleChildren(p *config.Process, o Options, self, token string) []supervise.
 		at := health.UnixPrefix + socketDir(p) + "/members"
 		trainer = append(trainer, "--members", at)
 		for i := 1; i < o.Trainers; i++ {
-			name := fmt.Sprintf("member-%d", i)
-			member := []string{"member", "--trainer", at, "--name", name}
+			name := fmt.Sprintf("host-%d", i)
+			host := []string{"--trainer", at, "--name", name}
 			if o.Backend != "" {
-				member = append(member, "--backend", o.Backend)
+				host = append(host, "--backend", o.Backend)
 			}
-			children = append(children, memberChild(roleChild(p, self, name, env, member...)))
+			children = append(children, hostChild(roleChild(p, self, name, env, host...)))
 		}
 	}
 	if o.RolloutWorkers == 0 {
@@ -134,15 +134,17 @@ func roleChildren(p *config.Process, o Options, self, token string) []supervise.
 	}
 	children = append(children, roleChild(p, self, "trainer", env, trainer...))
 	for i := range o.RolloutWorkers {
-		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env, "rollout"))
+		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env))
 	}
 	return children
 }
 
-// roleChild is a role of this binary that polls a queue. Its health is asked at a
-// socket: it is started when it can be used, and kept as long as it lives.
+// roleChild runs temper role with the role that name begins with, as in rollout-2. A socket
+// tells its health: the child counts as started when it is ready, and stays as long as it lives.
 func roleChild(p *config.Process, self, name string, env []string, args ...string) supervise.Child {
 	probe := &health.Probe{Address: healthSocket(p, name), Patience: silence}
+	role, _, _ := strings.Cut(name, "-")
+	args = append([]string{"role", role}, args...)
 	args = append(args, "--listen", probe.Address, "--home", p.Home, "--store", p.Store, "--temporal", p.TemporalAddress,
 		"--namespace", p.Namespace, "--ui", p.UIAddress, "--sandbox", p.SandboxAddress)
 	return supervise.Child{
@@ -151,8 +153,8 @@ func roleChild(p *config.Process, self, name string, env []string, args ...strin
 	}
 }
 
-// memberChild is a member: the service is up without it.
-func memberChild(c supervise.Child) supervise.Child {
+// hostChild makes the child one that the service does not wait for.
+func hostChild(c supervise.Child) supervise.Child {
 	c.Ready = c.Alive
 	return c
 }
@@ -160,7 +162,7 @@ func memberChild(c supervise.Child) supervise.Child {
 // sandboxChild gets no environment but what its interpreters may see, and the token.
 func sandboxChild(p *config.Process, o Options, self, token string) supervise.Child {
 	probe := &health.Probe{Address: p.SandboxAddress, Patience: silence}
-	args := []string{"sandbox", "--listen", p.SandboxAddress, "--python", p.Python}
+	args := []string{"role", "sandbox", "--listen", p.SandboxAddress, "--python", p.Python}
 	if len(o.Require) > 0 {
 		args = append(args, "--require", strings.Join(o.Require, ","))
 	}

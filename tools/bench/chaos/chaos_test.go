@@ -159,12 +159,12 @@ func TestVictimsAreFoundByTheirCommandLines(t *testing.T) {
 	}
 	t.Chdir(dir)
 	// The worker's child never becomes another program.
-	for name, script := range map[string]string{"sandbox": "sleep 60 & wait\n", "worker": "(sleep 60; true) & wait\n"} {
+	for name, script := range map[string]string{"sandbox": "sleep 60 & wait\n", "control": "(sleep 60; true) & wait\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]int{"sandbox": start("temper", "sandbox"), "worker": start("temper", "worker"), "temporald": start("temporald", "worker")}
+	want := map[string]int{"sandbox": start("temper", "sandbox"), "control": start("temper", "control"), "temporald": start("temporald", "worker")}
 	for _, v := range Victims() {
 		if v.Name == Interpreter {
 			awaitInterpreter(t, v, want["sandbox"])

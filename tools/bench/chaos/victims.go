@@ -21,7 +21,7 @@ type Victim struct {
 // role is a process of the temper binary in one of its roles.
 func role(name string) func(Process, []Process) bool {
 	return func(p Process, ancestors []Process) bool {
-		return len(p.Args) > 1 && filepath.Base(p.Args[0]) == "temper" && p.Args[1] == name && !beforeExec(p, ancestors)
+		return len(p.Args) > 1 && filepath.Base(p.Args[0]) == "temper" && (p.Args[1] == name || len(p.Args) > 2 && p.Args[1] == "role" && p.Args[2] == name) && !beforeExec(p, ancestors)
 	}
 }
 
@@ -54,7 +54,7 @@ const (
 func Victims() []Victim {
 	return []Victim{
 		{"temporald", program("temporald")},
-		{"worker", role("worker")},
+		{"control", role("control")},
 		{"trainer", role("trainer")},
 		{Sandbox, role(Sandbox)},
 		{Interpreter, interpreter},
@@ -66,7 +66,7 @@ func Victims() []Victim {
 func ElasticVictims() []Victim {
 	return []Victim{
 		{"temporald", program("temporald")},
-		{"worker", role("worker")},
+		{"control", role("control")},
 		{"trainer", role("trainer")},
 		{"rollout", role("rollout")},
 		{Sandbox, role(Sandbox)},
