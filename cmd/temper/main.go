@@ -36,7 +36,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	if err := awaitPlaces(ctx, stderr); err != nil {
 		return cli.Fail(stderr, program, err)
 	}
-	return cli.Execute(ctx, rootCommand(), renamed(), args, stdout, stderr)
+	return renamed().Execute(ctx, rootCommand(), args, stdout, stderr)
 }
 
 func rootCommand() *cobra.Command {

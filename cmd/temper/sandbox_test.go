@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
 )
 
 // TestSandboxFlagsAreDescribed holds docs/sandbox.md to the flags that there are.

@@ -15,12 +15,18 @@ import (
 )
 
 // Execute runs one command line, prints its error to stderr, and returns the
-// exit status. A command line of old gets the line that names its successor.
-func Execute(ctx context.Context, root *cobra.Command, old Renamed, args []string, stdout, stderr io.Writer) int {
+// exit status.
+func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	return Renamed(nil).Execute(ctx, root, args, stdout, stderr)
+}
+
+// Execute is like the function Execute, and answers a command line of an earlier build
+// with the line that names its successor.
+func (r Renamed) Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Usage(suggestFlag(c, old, err)) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Usage(suggestFlag(c, r, err)) })
 	argumentsAreUsage(root)
-	if err := old.Check(root, args); err != nil {
+	if err := r.check(root, args); err != nil {
 		return Fail(stderr, root.Name(), err)
 	}
 	root.SetArgs(args)

@@ -56,7 +56,7 @@ func TestExecute(t *testing.T) {
 		{[]string{"pair", "a"}, cli.ExitUser, "tool: tool pair: accepts 2 arg(s), received 1\n"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := cli.Execute(t.Context(), root(), nil, tt.args, &stdout, &stderr)
+		code := cli.Execute(t.Context(), root(), tt.args, &stdout, &stderr)
 		if code != tt.code || stderr.String() != tt.stderr || stdout.Len() > 0 {
 			t.Errorf("%v: exit status %d, stderr %q, stdout %q; want %d, %q and nothing", tt.args, code, stderr.String(), stdout.String(), tt.code, tt.stderr)
 		}

@@ -12,9 +12,9 @@ import (
 // "temper worker", or a command and one of its flags, "temper eval --version".
 type Renamed map[string]string
 
-// Check finds a command of the map at the front of args. The error is one line that
+// check finds a command of the map at the front of args. The error is one line that
 // names the successor.
-func (r Renamed) Check(root *cobra.Command, args []string) error {
+func (r Renamed) check(root *cobra.Command, args []string) error {
 	cmd, rest, _ := root.Find(args) // an unknown command is reported by cobra itself
 	if cmd == nil {
 		return nil

@@ -38,7 +38,7 @@ func TestSuggestions(t *testing.T) {
 		{[]string{"run", "list", "-z"}, "tool: unknown shorthand flag: 'z' in -z\n"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := cli.Execute(t.Context(), root(), nil, tt.args, &stdout, &stderr)
+		code := cli.Execute(t.Context(), root(), tt.args, &stdout, &stderr)
 		if code != cli.ExitUser || stderr.String() != tt.stderr || stdout.Len() > 0 {
 			t.Errorf("%v: exit status %d, stderr %q, stdout %q; want %d and %q", tt.args, code, stderr.String(), stdout.String(), cli.ExitUser, tt.stderr)
 		}
