@@ -31,7 +31,7 @@ type analyzing struct {
 	options             evaluate.Options
 }
 
-func analyzeCommand() *cobra.Command {
+func analyzeCommand(p *config.Process) *cobra.Command {
 	a := analyzing{}
 	cmd := &cobra.Command{
 		Use: "analyze RUN --step N -o DIR", Short: "Show where a policy was uncertain: the entropy of each sampled token of stored trajectories",
@@ -42,7 +42,6 @@ DIR/analysis.json and DIR/analysis.html. The log-probabilities of the pass are c
 ones, so that an analysis with another policy or temperature shows.`,
 		Args: cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&a.step, "step", 0, "the step")
 	f.StringVarP(&a.out, "out", "o", "", "folder for the two files; it is made where it is missing")

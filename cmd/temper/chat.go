@@ -48,7 +48,7 @@ type chatting struct {
 	closers  []func()
 }
 
-func chatCommand() *cobra.Command {
+func chatCommand(p *config.Process) *cobra.Command {
 	c := &chatting{model: workers.ModelOptions{Slots: 1}}
 	cmd := &cobra.Command{
 		Use: "chat", Short: "Talk with a model whose tools run in the sandbox", Args: cobra.NoArgs,
@@ -60,8 +60,8 @@ With --prompt it answers one question: exit status 0 with an answer, 1 without o
 			`/exit ends, /reset forgets, a \ at the end of a line lets another one follow, ctrl-c cuts an answer and
 ctrl-d ends.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	c.flags(cmd)
+	cli.PythonFlag(cmd.Flags(), p)
 	temperature := cmd.Flags().Float64("temperature", 0, "divides the logits, 0 takes the most likely token; the model's own by default")
 	seed := cmd.Flags().Int64("seed", 0, "of the draws; a new one for each turn by default")
 	cmd.MarkFlagsMutuallyExclusive("model", "url")

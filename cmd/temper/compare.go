@@ -12,14 +12,13 @@ import (
 	"temper/internal/export"
 )
 
-func compareCommand() *cobra.Command {
+func compareCommand(p *config.Process) *cobra.Command {
 	var asCSV, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "compare RUN...",
 		Short: "Compare finished runs: tool errors in correct trajectories, accuracy, length",
 		Args:  cobra.MinimumNArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print the series of all runs as CSV")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the summaries and series of all runs as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -61,7 +61,7 @@ func TestControlWorkerAtThePapersSize(t *testing.T) {
 	s := scatter(t)
 	dir := t.TempDir()
 	s.store = "file://" + dir
-	s.role("worker")
+	s.role("control")
 	pid := s.all[len(s.all)-1].cmd.Process.Pid
 	store, err := fileblob.New(dir)
 	if err != nil {

@@ -7,17 +7,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/service"
 )
 
-func doctorCommand() *cobra.Command {
+func doctorCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Tell what this machine and this binary can do, and what is missing",
 		Args:  cobra.NoArgs,
 	}
-	p := cli.ProcessFlags(cmd)
+	cli.PythonFlag(cmd.Flags(), p)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := p.Validate(); err != nil {

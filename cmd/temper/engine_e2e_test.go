@@ -21,7 +21,7 @@ import (
 // engine starts an engine of the run "twin" and returns it.
 func (s *scattered) engine(name string, more ...string) *running {
 	s.t.Helper()
-	args := append([]string{"engine", "--run", "twin", "--name", name, "--wait", "2m"}, more...)
+	args := append([]string{"role", "engine", "--run", "twin", "--name", name, "--wait", "2m"}, more...)
 	return (&place{t: s.t}).launch("temper", s.command(args...)...)
 }
 
@@ -41,7 +41,7 @@ func TestEnginesOfOtherProcesses(t *testing.T) {
 	if err := os.WriteFile(token, []byte(engineToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.role("worker")
+	s.role("control")
 	s.role("trainer")
 	rollout := s.role("rollout", "--engines", "registry", "--engine-token-file", token)
 	submit := (&place{t: t}).launch("temper", s.command("run", "submit", "--config", ciConfig, "--run-id", "twin", "--wait")...)

@@ -51,7 +51,7 @@ func scatter(t *testing.T) *scattered {
 	for _, server := range []*running{
 		p.launch("temporald", "--db", filepath.Join(t.TempDir(), "temporal.db"), "--port", port, "--ui-port", "0"),
 		p.launch("s3d", "--dir", s3, "--listen", addrs[2], "--bucket", "temper"),
-		p.launch("temper", "sandbox", "--listen", s.sandbox),
+		p.launch("temper", "role", "sandbox", "--listen", s.sandbox),
 	} {
 		server.await(`"ready":true`, 2*time.Minute)
 		s.all = append(s.all, server)
@@ -67,7 +67,7 @@ func (s *scattered) command(args ...string) []string {
 // role starts a role and returns where it answers for its health.
 func (s *scattered) role(args ...string) (address string) {
 	s.t.Helper()
-	r := (&place{t: s.t}).launch("temper", s.command(args...)...)
+	r := (&place{t: s.t}).launch("temper", s.command(append([]string{"role"}, args...)...)...)
 	m := r.await(`^\{"address":"([^"]+)","ready":true,"role":"`+args[0]+`"\}`, time.Minute)
 	s.all = append(s.all, r)
 	return m[1]
@@ -138,7 +138,7 @@ func calmTwin(t *testing.T) runtest.Contents {
 func TestEveryRoleAlone(t *testing.T) {
 	s := scatter(t)
 	roles := map[string]string{
-		"worker":    s.role("worker", "--rollout-shards", "2"),
+		"control":   s.role("control", "--rollout-shards", "2"),
 		"trainer":   s.role("trainer"),
 		"rollout 1": s.role("rollout"), "rollout 2": s.role("rollout"),
 	}

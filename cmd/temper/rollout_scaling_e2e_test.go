@@ -83,7 +83,7 @@ func measureScaling(t *testing.T, n int) scaling {
 	s := scatter(t)
 	dir := t.TempDir()
 	s.store = "file://" + dir
-	s.role("worker", "--rollout-shards", strconv.Itoa(n))
+	s.role("control", "--rollout-shards", strconv.Itoa(n))
 	s.role("trainer")
 	var pids []int
 	t.Setenv("GOMAXPROCS", "1")

@@ -22,14 +22,13 @@ import (
 	"temper/workflows"
 )
 
-func listCommand() *cobra.Command {
+func listCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the runs of the store, and of the server where one is there", Args: cobra.NoArgs,
 		Long: "List the runs of the store, and of the server where one is there.\n\n" +
 			"A run that has not ended has the state that the server tells, and is lost where the server does not have it.\n" +
 			"Without a server its state is the last one in the store, with the reason of a pause, a stop or a failure.",
 	}
-	p := cli.ProcessFlags(cmd)
 	var asJSON bool
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

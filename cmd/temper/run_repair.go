@@ -10,6 +10,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/run/chain"
 	"temper/internal/run/replay"
 )
@@ -20,14 +21,14 @@ type repairing struct {
 	Objects []replay.Repaired `json:"objects"`
 }
 
-func runRepairCommand() *cobra.Command {
+func runRepairCommand(p *config.Process) *cobra.Command {
 	var dry, asJSON bool
 	var f remakeFlags
 	cmd := &cobra.Command{
 		Use: "repair RUN", Short: "Make again what is damaged or missing of a run, and put back what comes out with the recorded bytes", Args: cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	f.addMeans(cmd, p)
+	cli.PythonFlag(cmd.Flags(), p)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "make the objects again, and put none of them back")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -19,10 +19,9 @@ import (
 	"temper/workflows"
 )
 
-func statusCommand() *cobra.Command {
+func statusCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "status RUN", Short: "Ask a run for its status", Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole answer as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		status, err := statusOf(cmd.Context(), p, args[0])

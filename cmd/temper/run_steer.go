@@ -113,21 +113,20 @@ func checkRestart(s *steering) error {
 	return nil
 }
 
-func steerCommands() []*cobra.Command {
+func steerCommands(p *config.Process) []*cobra.Command {
 	var out []*cobra.Command
 	for _, s := range steers() {
-		out = append(out, steerCommand(s))
+		out = append(out, steerCommand(p, s))
 	}
 	return out
 }
 
-func steerCommand(about steer) *cobra.Command {
+func steerCommand(p *config.Process, about steer) *cobra.Command {
 	var s steering
 	cmd := &cobra.Command{Use: cmp.Or(about.use, about.name) + " RUN", Short: about.short, Args: cobra.ExactArgs(1)}
 	if about.long != "" {
 		cmd.Long = about.short + ".\n\n" + about.long
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().StringVar(&s.Reason, "reason", "", "shown in the status and the event log")
 	cmd.Flags().StringVar(&s.By, "by", operator(), "who gives the command; shown beside the reason")
 	cmd.Flags().BoolVar(&s.asJSON, "json", false, `print {"run_id": ..., "answer": ...}`)

@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/run/chain"
 	"temper/internal/run/replay"
 )
 
-func runVerifyCommand() *cobra.Command {
+func runVerifyCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	var o chain.Options
 	var f remakeFlags
@@ -33,8 +34,8 @@ from the same seed, learns from the nearest checkpoint on, and compares every ob
 Nothing of the run is written. It starts a sandbox of its own unless --sandbox names
 one.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	f.add(cmd, p)
+	cli.PythonFlag(cmd.Flags(), p)
 	cmd.Flags().StringVar(&o.Head, "head", "", "a link or a seal that the chain must have, or its first 8 digits or more")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -23,25 +23,25 @@ import (
 	"temper/workflows"
 )
 
-func scheduleCommand() *cobra.Command {
+func scheduleCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "schedule", Short: "Re-train on new problems at set times", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(scheduleCreateCommand(), scheduleListCommand(), scheduleShowCommand())
-	pause := scheduleAction("pause", "Start no further re-training; one that is going on goes on",
+	cmd.AddCommand(scheduleCreateCommand(p), scheduleListCommand(p), scheduleShowCommand(p))
+	pause := scheduleAction(p, "pause", "Start no further re-training; one that is going on goes on",
 		func(ctx context.Context, h client.ScheduleHandle, note string) error {
 			return h.Pause(ctx, client.SchedulePauseOptions{Note: note})
 		})
-	resume := scheduleAction("resume", "Let a paused schedule go on",
+	resume := scheduleAction(p, "resume", "Let a paused schedule go on",
 		func(ctx context.Context, h client.ScheduleHandle, note string) error {
 			return h.Unpause(ctx, client.ScheduleUnpauseOptions{Note: note})
 		})
-	trigger := scheduleAction("trigger", "Re-train now, unless a re-training is going on (overlap policy)",
+	trigger := scheduleAction(p, "trigger", "Re-train now, unless a re-training is going on (overlap policy)",
 		func(ctx context.Context, h client.ScheduleHandle, _ string) error {
 			return h.Trigger(ctx, client.ScheduleTriggerOptions{})
 		})
-	remove := scheduleAction("delete", "Delete a schedule; its runs, its last good policy and a re-training that is going on stay",
+	remove := scheduleAction(p, "delete", "Delete a schedule; its runs, its last good policy and a re-training that is going on stay",
 		func(ctx context.Context, h client.ScheduleHandle, _ string) error { return h.Delete(ctx) })
 	cmd.AddCommand(pause, resume, trigger, remove)
 	return cmd
@@ -54,7 +54,7 @@ type scheduleOrder struct {
 	spec       workflows.ScheduleSpec
 }
 
-func scheduleCreateCommand() *cobra.Command {
+func scheduleCreateCommand(p *config.Process) *cobra.Command {
 	var o scheduleOrder
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -62,7 +62,6 @@ func scheduleCreateCommand() *cobra.Command {
 		Short: "Make a schedule of re-trainings: warm start from the last good policy, publish behind a gate",
 		Args:  cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", "", "base recipe (YAML), read again by each re-training")
 	f.StringArrayVar(&o.set, "set", nil, "key=value over the recipe; repeatable")
@@ -143,10 +142,9 @@ func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 }
 
 // scheduleAction is a command that takes the id of a schedule.
-func scheduleAction(name, short string, act func(context.Context, client.ScheduleHandle, string) error) *cobra.Command {
+func scheduleAction(p *config.Process, name, short string, act func(context.Context, client.ScheduleHandle, string) error) *cobra.Command {
 	var note string
 	cmd := &cobra.Command{Use: name + " ID", Short: short, Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	if name == "pause" || name == "resume" {
 		cmd.Flags().StringVar(&note, "note", "", "shown in the web UI and by temper schedule show")
 	}
@@ -190,10 +188,9 @@ func scheduleUI(p *config.Process, id string) string {
 	return fmt.Sprintf("http://%s/namespaces/%s/schedules/%s", p.UIAddress, p.Namespace, id)
 }
 
-func scheduleListCommand() *cobra.Command {
+func scheduleListCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: "List the schedules of re-trainings", Args: cobra.NoArgs}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the schedules as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, store, err := connect(cmd.Context(), p, nil)
@@ -221,10 +218,9 @@ func scheduleListCommand() *cobra.Command {
 	return cmd
 }
 
-func scheduleShowCommand() *cobra.Command {
+func scheduleShowCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a schedule: its argument, its last good policy and what its re-trainings did", Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the schedule as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, store, err := connect(cmd.Context(), p, nil)

@@ -20,7 +20,7 @@ import (
 	"temper/workers"
 )
 
-func serveCommand() *cobra.Command {
+func serveCommand(p *config.Process) *cobra.Command {
 	o := workers.ModelOptions{Slots: 64}
 	var asked servedModel
 	var tools []string
@@ -32,8 +32,8 @@ streams and tools, /tokenize, /detokenize, /health and /metrics. Prints one line
 The model is a directory in Hugging Face layout, or a run, of which it takes the newest checkpoint or
 what --policy, --step or --best choose.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	f := cmd.Flags()
+	cli.PythonFlag(f, p)
 	f.StringVar(&asked.model, "model", "", "directory in Hugging Face layout, or the id of a run")
 	f.Int64Var(&asked.run.policy, "policy", 0, "this published policy of the run")
 	f.StringVar(&asked.run.step, "step", "", "the checkpoint of this step of the run")

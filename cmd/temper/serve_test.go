@@ -46,7 +46,7 @@ func servableModel(t *testing.T, seed string) (dir string) {
 func serving(t *testing.T, listen, dir string) (url string, end func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	cmd := serveCommand()
+	cmd := serveCommand(place())
 	r, w := io.Pipe()
 	cmd.SetArgs([]string{"--model", dir, "--listen", listen, "--slots", "2"})
 	cmd.SetOut(w)

@@ -38,7 +38,7 @@ const maxRolloutWorkers = 64
 // maxTrainers bounds the processes of --trainers.
 const maxTrainers = 16
 
-func upCommand() *cobra.Command {
+func upCommand(p *config.Process) *cobra.Command {
 	var o upOptions
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -53,8 +53,8 @@ is not set, only what is started here knows the token.
 Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 		Args: cobra.NoArgs,
 	}
-	p := cli.ProcessFlags(cmd)
 	o.flags(cmd, "run")
+	cli.PythonFlag(cmd.Flags(), p)
 	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended (default without a terminal)")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
 	cmd.Flags().BoolVar(&o.Embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/blob"
-	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/export"
 	"temper/internal/history"
 	"temper/internal/run"
@@ -22,7 +22,7 @@ import (
 // keptLog is how many lines of what happened a watch shows at most.
 const keptLog = 200
 
-func watchCommand() *cobra.Command {
+func watchCommand(p *config.Process) *cobra.Command {
 	var lines bool
 	cmd := &cobra.Command{
 		Use: "watch RUN", Short: "Show a run in the terminal as it goes on: state, curves and what happened", Args: cobra.ExactArgs(1),
@@ -30,7 +30,6 @@ func watchCommand() *cobra.Command {
 is no terminal, or with --lines, it prints a line for each thing that happens. It needs the store alone and no service, and
 ends with the run. temper run follow needs Temporal and tells of failures that are retried.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&lines, "lines", false, "print lines, also to a terminal")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := findRun(cmd.Context(), p, args[0])

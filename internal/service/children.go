@@ -108,9 +108,9 @@ func serverChildren(p *config.Process, o Options) ([]proc.Child, error) {
 // know the token of the sandbox.
 func roleChildren(p *config.Process, o Options, self, token string) []proc.Child {
 	env := append(os.Environ(), supervisedKey+"=1")
-	children := []proc.Child{roleChild(p, self, role.Control, env, role.Of(role.Control).Arguments("--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))...)}
+	children := []proc.Child{roleChild(p, self, role.Control, env, "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))}
 	env = append(env, token)
-	trainer := role.Of(role.Trainer).Arguments()
+	var trainer []string
 	if o.Backend != "" {
 		trainer = append(trainer, "--backend", o.Backend)
 	}
@@ -122,7 +122,7 @@ func roleChildren(p *config.Process, o Options, self, token string) []proc.Child
 		trainer = append(trainer, "--members", at)
 		for i := 1; i < o.Trainers; i++ {
 			name := fmt.Sprintf("host-%d", i)
-			host := role.Of(role.Host).Arguments("--trainer", at, "--name", name)
+			host := []string{"--trainer", at, "--name", name}
 			if o.Backend != "" {
 				host = append(host, "--backend", o.Backend)
 			}
@@ -134,15 +134,17 @@ func roleChildren(p *config.Process, o Options, self, token string) []proc.Child
 	}
 	children = append(children, roleChild(p, self, role.Trainer, env, trainer...))
 	for i := range o.RolloutWorkers {
-		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env, role.Of(role.Rollout).Command...))
+		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env))
 	}
 	return children
 }
 
-// roleChild is a role of this binary that polls a queue. Its health is asked at a
-// socket: it is started when it can be used, and kept as long as it lives.
+// roleChild runs temper role with the role that name begins with, as in rollout-2. A socket
+// tells its health: the child counts as started when it is ready, and stays as long as it lives.
 func roleChild(p *config.Process, self, name string, env []string, args ...string) proc.Child {
 	probe := &proc.Probe{Address: healthSocket(p, name), Patience: silence}
+	kind, _, _ := strings.Cut(name, "-")
+	args = role.Of(kind).Arguments(args...)
 	args = append(args, "--listen", probe.Address, "--home", p.Home, "--store", p.Store, "--temporal", p.TemporalAddress,
 		"--namespace", p.Namespace, "--ui", p.UIAddress, "--sandbox", p.SandboxAddress)
 	return proc.Child{

@@ -49,9 +49,9 @@ func (c *chaosHost) scatter(ctx context.Context) error {
 				return err
 			}
 		case "control":
-			c.add("worker", child, chaos.Member{Name: "worker-1"})
+			c.add("control", child, chaos.Member{Name: "control-1"})
 			for i := 2; i <= chaos.Controls; i++ {
-				c.add("worker", c.twin(child, fmt.Sprintf("worker-%d", i)), chaos.Member{Name: fmt.Sprintf("worker-%d", i), Later: true})
+				c.add("control", c.twin(child, fmt.Sprintf("control-%d", i)), chaos.Member{Name: fmt.Sprintf("control-%d", i), Later: true})
 			}
 		case "trainer":
 			c.add("trainer", child, chaos.Member{Name: child.Name})

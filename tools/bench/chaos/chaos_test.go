@@ -98,7 +98,7 @@ func TestVictimsAreFoundByTheirCommandLines(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "role"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"sandbox": start("temper", "role", "sandbox"), "worker": start("temper", "role", "control"), "temporald": start("temporald", "role", "control")}
+	want := map[string]int{"sandbox": start("temper", "role", "sandbox"), "control": start("temper", "role", "control"), "temporald": start("temporald", "role", "control")}
 	for _, v := range Victims() {
 		if v.Name == Interpreter {
 			awaitInterpreter(t, v, want["sandbox"])

@@ -37,24 +37,24 @@ type uiOptions struct {
 // dashboardAddress is the default of --listen.
 const dashboardAddress = "127.0.0.1:8234"
 
-func uiCommand() *cobra.Command {
+func (f *roleFlags) uiCommand() *cobra.Command {
 	var o uiOptions
 	cmd := &cobra.Command{
-		Use: "ui", Short: "Serve the dashboard of a store", Args: cobra.NoArgs,
+		Use: roleUI, Short: "Serve the dashboard of a store", Args: cobra.NoArgs,
 		Long: `Serves the dashboard of a store: its runs with their curves, steps, groups and trajectories,
 also of runs that have ended or crashed. Reading needs the store alone. Commands to runs need the
 Temporal server and the token that is in ui.token below --home (or in ` + ui.TokenKey + `).`,
 	}
-	p := cli.ProcessFlags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&o.listen, "listen", dashboardAddress, "host:port of the dashboard; port 0 takes a free one, and the ready line names it")
-	f.StringSliceVar(&o.hosts, "host", nil, "further host names under which browsers may open the dashboard; loopback names always may")
-	f.StringVar(&o.auth, "auth", "commands", "what needs the token: commands, or all")
-	f.BoolVar(&o.insecure, "insecure", false, "let other machines read, with the token; nothing is encrypted")
-	f.BoolVar(&o.readOnly, "read-only", false, "give no commands and ask no Temporal server")
-	f.StringVar(&o.health, "health", "", "host:port or unix:/path of /healthz and /readyz; empty for none")
-	f.StringVar(&o.note, "address-file", "", "file that gets the address; port 0 takes the port that it names, where it is free")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serveUI(cmd.Context(), p, o, cmd.OutOrStdout()) }
+	flags := cmd.Flags()
+	flags.StringSliceVar(&o.hosts, "host", nil, "further host names under which browsers may open the dashboard; loopback names always may")
+	flags.StringVar(&o.auth, "auth", "commands", "what needs the token: commands, or all")
+	flags.BoolVar(&o.readOnly, "read-only", false, "give no commands and ask no Temporal server")
+	flags.StringVar(&o.health, "health", "", "host:port or unix:/path of /healthz and /readyz; empty for none")
+	flags.StringVar(&o.note, "address-file", "", "file that gets the address; port 0 takes the port that it names, where it is free")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.listen, o.insecure = f.address(dashboardAddress), f.insecure
+		return serveUI(cmd.Context(), f.process, o, cmd.OutOrStdout())
+	}
 	return cmd
 }
 
@@ -87,7 +87,7 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 	if err != nil {
 		return err
 	}
-	log := cli.NewLogger("ui")
+	log := cli.NewLogger(roleUI)
 	cfg := ui.Config{
 		Store: store, Token: token, ReadNeedsToken: o.auth == "all" || !ui.Loopback(o.listen), Hosts: o.hosts,
 		TemporalUI: p.UIAddress, Namespace: p.Namespace, Build: buildinfo.Line(), Log: log, Now: time.Now,
@@ -108,7 +108,7 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 	if err != nil {
 		return err
 	}
-	state := proc.NewHealth("ui", "pages")
+	state := proc.NewHealth(roleUI, "pages")
 	if o.health != "" {
 		h, err := proc.Listen(ctx, o.health, state.Handler(nil), log)
 		if err != nil {
@@ -125,7 +125,7 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 
 func tellReady(out io.Writer, l net.Listener) error {
 	address := l.Addr().String()
-	return server.WriteReady(out, address, map[string]any{"role": "ui", "url": "http://" + address})
+	return server.WriteReady(out, address, map[string]any{"role": roleUI, "url": "http://" + address})
 }
 
 // steerer gives commands as temper run does. It connects when it is first asked, and

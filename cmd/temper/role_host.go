@@ -30,17 +30,16 @@ func checkMembers(o workers.TrainerOptions, mesh bool) error {
 	return workers.CheckMembers(o.Members, o.MembersTLS)
 }
 
-func memberCommand() *cobra.Command {
+func (f *roleFlags) hostCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "member", Short: "Make a part of the passes of a trainer on another host", Args: cobra.NoArgs,
-		Long: `Makes passes over microbatches for the process of temper trainer --members, on this host's
+		Use: roleHost, Short: "Make a part of the passes of a trainer on another host", Args: cobra.NoArgs,
+		Long: `Makes passes over microbatches for the process of temper role trainer --members, on this host's
 device. The trainer adds up what comes back in the order of the microbatches, so a run has the
 same bits with any number of members. They may come, go and be killed while it trains; they need
 neither Temporal nor the store, and keep nothing.
 
 The token that the trainer asks for comes from ` + workers.MemberTokenKey + `.`,
 	}
-	f := addRoleFlags(cmd)
 	var o workers.MemberOptions
 	flags := cmd.Flags()
 	flags.StringVar(&o.Trainer, "trainer", "", "host:port or unix:/path of the trainer's --members")
@@ -51,7 +50,7 @@ The token that the trainer asks for comes from ` + workers.MemberTokenKey + `.`,
 		if err := o.Check(); err != nil {
 			return cli.Usage(err)
 		}
-		place, err := f.place("member")
+		place, err := f.place(roleHost)
 		if err != nil {
 			return err
 		}

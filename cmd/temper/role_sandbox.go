@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/internal/config"
 	"temper/internal/proc"
 	"temper/internal/proc/buildinfo"
 	"temper/sandbox/budget"
@@ -26,36 +25,37 @@ import (
 	"temper/workers"
 )
 
-func sandboxCommand() *cobra.Command {
+func (f *roleFlags) sandboxCommand() *cobra.Command {
 	o := workers.SandboxOptions{Node: node.Config{Build: buildinfo.Line()}}
 	cfg := &o.Node
-	cmd := &cobra.Command{Use: "sandbox", Short: "Serve isolated Python execution", Args: cobra.NoArgs}
-	p := config.DefaultProcess()
-	serverFlags(cmd, &cfg.Server, p.SandboxAddress)
-	f := cmd.Flags()
-	f.StringVar(&cfg.Python, "python", p.Python, "interpreter (TEMPER_PYTHON)")
-	f.IntVar(&cfg.Zygotes, "zygotes", 0, "warm interpreters; 0 = one a core")
-	f.IntVar(&cfg.Slots, "slots", 0, "programs running at a time; 0 = a multiple of the cores")
-	f.IntVar(&cfg.Queue, "queue", 0, "programs waiting; 0 = a multiple of the slots")
-	f.IntVar(&cfg.Sessions, "sessions", 0, "sessions with an interpreter at a time; 0 = a multiple of the cores")
-	f.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
-	f.Var((*byteSize)(&cfg.Memory), "memory", "bound of all programs together, such as 24GiB; 0 = three quarters of what there is")
-	f.Var((*byteSize)(&cfg.Budget), "budget", budgetUsage)
+	cmd := &cobra.Command{Use: roleSandbox, Short: "Serve isolated Python execution", Args: cobra.NoArgs}
+	p := f.process
+	serverFlags(cmd, &cfg.Server)
+	flags := cmd.Flags()
+	cli.PythonFlag(flags, p)
+	flags.IntVar(&cfg.Zygotes, "zygotes", 0, "warm interpreters; 0 = one a core")
+	flags.IntVar(&cfg.Slots, "slots", 0, "programs running at a time; 0 = a multiple of the cores")
+	flags.IntVar(&cfg.Queue, "queue", 0, "programs waiting; 0 = a multiple of the slots")
+	flags.IntVar(&cfg.Sessions, "sessions", 0, "sessions with an interpreter at a time; 0 = a multiple of the cores")
+	flags.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
+	flags.Var((*byteSize)(&cfg.Memory), "memory", "bound of all programs together, such as 24GiB; 0 = three quarters of what there is")
+	flags.Var((*byteSize)(&cfg.Budget), "budget", budgetUsage)
 	judgeFlags(cmd, &cfg.Judge)
-	f.BoolVar(&cfg.Subprocess, "subprocess", false, "let calls of the profile subprocess start the interpreter again")
-	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
-	f.StringVar(&o.Gateway, "join", "", "URL of a gateway that this node serves; needs "+workers.SandboxNodeTokenKey)
-	f.StringVar(&o.Advertise, "advertise", "", "host:port at which that gateway reaches this node; the address of --listen by default")
+	flags.BoolVar(&cfg.Subprocess, "subprocess", false, "let calls of the profile subprocess start the interpreter again")
+	flags.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
+	flags.StringVar(&o.Gateway, "join", "", "URL of a gateway that this node serves; needs "+workers.SandboxNodeTokenKey)
+	flags.StringVar(&o.Advertise, "advertise", "", "host:port at which that gateway reaches this node; the address of --listen by default")
 	o.NodeToken = os.Getenv(workers.SandboxNodeTokenKey)
-	debug := f.Bool("debug", false, "also log some of the calls, never their code or output")
+	debug := flags.Bool("debug", false, "also log some of the calls, never their code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg.Python, cfg.Server.Listen, cfg.Server.Insecure = p.Python, f.address(p.SandboxAddress), f.insecure
 		client, err := workers.SandboxClientOptions()
 		o.GatewayTLS = client.TLS
 		err = errors.Join(err, cli.FindPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(cfg), checkJudge(cfg.Judge), o.Check())
 		if err != nil {
 			return cli.Usage(err)
 		}
-		o.Log = sandboxLogger("sandbox", *debug)
+		o.Log = sandboxLogger(roleSandbox, *debug)
 		cfg.OnReady = func(ready node.Ready) { printReady(cmd, o.Log, ready) }
 		return workers.Sandbox(o).Serve(cmd.Context(), workers.ServeOptions{Log: o.Log})
 	}
@@ -88,14 +88,12 @@ func checkJudge(limits codejudge.Limits) error {
 
 // serverFlags adds what a node and a gateway have in common. The token comes from
 // the environment: every user of a machine sees the flags of a process.
-func serverFlags(cmd *cobra.Command, cfg *server.Config, listen string) {
+func serverFlags(cmd *cobra.Command, cfg *server.Config) {
 	cfg.Token = os.Getenv(workers.SandboxTokenKey)
 	f := cmd.Flags()
-	f.StringVar(&cfg.Listen, "listen", listen, "host:port or unix:/path")
 	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file of the certificate to serve with TLS; read again when it changes")
 	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file of its private key")
 	f.StringVar(&cfg.TLS.ClientCA, "tls-client-ca", "", "PEM file of the authorities of which clients need a certificate")
-	f.BoolVar(&cfg.Insecure, "insecure", false, "serve other machines without a token ("+workers.SandboxTokenKey+")")
 }
 
 // byteSize is a flag that takes an amount of memory.

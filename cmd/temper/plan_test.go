@@ -70,7 +70,7 @@ func TestPlanUsage(t *testing.T) {
 		{"--run ../../configs/rstar2-14b.yaml", "--run: model.path is not there, name the network with --model"},
 	} {
 		var out, errs bytes.Buffer
-		code := execute(append([]string{"trainer", "plan"}, strings.Fields(c.args)...), &out, &errs)
+		code := execute(append([]string{"plan"}, strings.Fields(c.args)...), &out, &errs)
 		if code != cli.ExitUser || !strings.Contains(errs.String(), c.want) || out.Len() > 0 {
 			t.Errorf("plan %s: exit code %d, error %q, output %q; want %d and %q", c.args, code, errs.String(), out.String(), cli.ExitUser, c.want)
 		}
@@ -84,7 +84,7 @@ func TestPlanOfARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stated := regexp.MustCompile(`(?m)^#   temper (trainer plan .*)$`).FindSubmatch(document)
+	stated := regexp.MustCompile(`(?m)^#   temper (plan .*)$`).FindSubmatch(document)
 	if stated == nil {
 		t.Fatal("no command in the configuration")
 	}
@@ -107,7 +107,7 @@ func TestPlanOfARun(t *testing.T) {
 		}
 	}
 	var out, errs bytes.Buffer
-	if code := execute([]string{"trainer", "plan", "--run", "configs/demo.yaml"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "0.000401 billion parameters on 1 x CPU") {
+	if code := execute([]string{"plan", "--run", "configs/demo.yaml"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "0.000401 billion parameters on 1 x CPU") {
 		t.Errorf("the plan of the demo: exit code %d, %s\n%s", code, &errs, &out)
 	}
 }

@@ -16,8 +16,8 @@ type planWithGraphs struct {
 	Graphs *question.Graphs `json:"graphs,omitempty"`
 }
 
-// trainerPlanCommand answers whether a step fits, from arithmetic alone.
-func trainerPlanCommand() *cobra.Command {
+// planCommand answers whether a step fits, from arithmetic alone.
+func planCommand() *cobra.Command {
 	var q question.Question
 	var asJSON bool
 	cmd := &cobra.Command{

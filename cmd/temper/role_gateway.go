@@ -20,33 +20,34 @@ import (
 // gatewayAddress is the default of --listen.
 const gatewayAddress = "127.0.0.1:8766"
 
-func gatewayCommand() *cobra.Command {
+func (f *roleFlags) gatewayCommand() *cobra.Command {
 	o := workers.GatewayOptions{Service: gateway.Service{Build: buildinfo.Line()}}
 	cfg := &o.Service
-	cmd := &cobra.Command{Use: "gateway", Short: "Spread sandbox calls over nodes", Args: cobra.NoArgs}
-	serverFlags(cmd, &cfg.Server, gatewayAddress)
-	f := cmd.Flags()
-	f.StringArrayVar(&cfg.Nodes, "node", nil, "node to use: host:port, a URL or unix:/path; repeat for more; with "+workers.SandboxNodeTokenKey+" others may join")
+	cmd := &cobra.Command{Use: roleGateway, Short: "Spread sandbox calls over nodes", Args: cobra.NoArgs}
+	serverFlags(cmd, &cfg.Server)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&cfg.Nodes, "node", nil, "node to use: host:port, a URL or unix:/path; repeat for more; with "+workers.SandboxNodeTokenKey+" others may join")
 	cfg.NodeToken = os.Getenv(workers.SandboxNodeTokenKey)
-	f.IntVar(&cfg.Queue, "queue", 0, "calls waiting; 0 = 65536")
-	f.Var((*byteSize)(&cfg.QueueBytes), "queue-bytes", "bytes of all calls inside, such as 1GiB; 0 = 512MiB")
+	flags.IntVar(&cfg.Queue, "queue", 0, "calls waiting; 0 = 65536")
+	flags.Var((*byteSize)(&cfg.QueueBytes), "queue-bytes", "bytes of all calls inside, such as 1GiB; 0 = 512MiB")
 	var held int64
-	f.Var((*byteSize)(&held), "budget", budgetUsage)
+	flags.Var((*byteSize)(&held), "budget", budgetUsage)
 	judgeFlags(cmd, &o.Judge)
-	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
+	flags.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
 	var ca, cert, key string
-	f.StringVar(&ca, "node-ca", "", "PEM file of the authorities that signed the nodes' certificates")
-	f.StringVar(&cert, "node-cert", "", "PEM file of the certificate to show to nodes")
-	f.StringVar(&key, "node-key", "", "PEM file of its private key")
-	debug := f.Bool("debug", false, "log everything, never code or output")
+	flags.StringVar(&ca, "node-ca", "", "PEM file of the authorities that signed the nodes' certificates")
+	flags.StringVar(&cert, "node-cert", "", "PEM file of the certificate to show to nodes")
+	flags.StringVar(&key, "node-key", "", "PEM file of its private key")
+	debug := flags.Bool("debug", false, "log everything, never code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg.Server.Listen, cfg.Server.Insecure = f.address(gatewayAddress), f.insecure
 		config, err := server.ClientTLS(ca, cert, key)
 		if err := errors.Join(checkGateway(cfg), checkJudge(o.Judge), budget.Check(held), err); err != nil {
 			return cli.Usage(err)
 		}
 		cfg.NodeTLS = config
 		cfg.Budget = budget.New(held)
-		o.Log = sandboxLogger("gateway", *debug)
+		o.Log = sandboxLogger(roleGateway, *debug)
 		cfg.OnReady = func(ready gateway.Ready) { printGatewayReady(cmd, o.Log, ready) }
 		return workers.Gateway(o).Serve(cmd.Context(), workers.ServeOptions{Log: o.Log})
 	}

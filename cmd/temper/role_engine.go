@@ -17,33 +17,31 @@ import (
 	"temper/workers"
 )
 
-func engineCommand() *cobra.Command {
+func (f *roleFlags) engineCommand() *cobra.Command {
 	var o workers.EngineOptions
 	cmd := &cobra.Command{
-		Use: "engine", Short: "Serve the policies of a run to rollout processes", Args: cobra.NoArgs,
-		Long: `Serves the policies of a run on this machine's device to the processes of temper rollout
+		Use: roleEngine, Short: "Serve the policies of a run to rollout processes", Args: cobra.NoArgs,
+		Long: `Serves the policies of a run on this machine's device to the processes of temper role rollout
 --engines registry, which find it by its entry in the store. Any number of engines, under names of
 their own, share the trajectories of a run, and may come and go while it goes on. Prints one line of
 JSON when it answers.
 
 The token that engines ask for comes from ` + workers.EngineTokenKey + ` or --token-file.`,
 	}
-	p := cli.ProcessFlags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&o.Run, "run", "", "id of the run")
-	f.StringVar(&o.Name, "name", hostName(), "name of this engine among those of the run; by default that of the machine")
-	f.IntVar(&o.Slots, "slots", 64, "generations at a time; others wait")
-	f.IntVar(&o.Capacity, "capacity", 0, "tokens that the caches hold, at least one context of the run; by default as many whole contexts as --slots")
-	f.StringVar(&o.Backend, "backend", "go", "GoMLX backend")
-	f.StringVar(&o.Advertise, "advertise", "", "host:port or URL at which rollout processes reach this engine; by default where it listens")
-	f.DurationVar(&o.Wait, "wait", 0, "how long the run may be missing from the store")
-	f.DurationVar(&o.Drain, "drain", 10*time.Second, "how long generations may go on after SIGTERM; then they are handed over as far as they are")
-	f.StringVar(&o.Server.Listen, "listen", "127.0.0.1:0", "host:port or unix:/path; port 0 takes a free one, and the ready line names it")
-	f.StringVar(&o.Server.TLS.Cert, "tls-cert", "", "PEM file of the certificate to serve with TLS; read again when it changes")
-	f.StringVar(&o.Server.TLS.Key, "tls-key", "", "PEM file of its private key")
-	f.BoolVar(&o.Server.Insecure, "insecure", false, "serve other machines without a token")
-	tokenFile := f.String("token-file", "", "file with the token, in place of "+workers.EngineTokenKey)
+	p, flags := f.process, cmd.Flags()
+	flags.StringVar(&o.Run, "run", "", "id of the run")
+	flags.StringVar(&o.Name, "name", hostName(), "name of this engine among those of the run; by default that of the machine")
+	flags.IntVar(&o.Slots, "slots", 64, "generations at a time; others wait")
+	flags.IntVar(&o.Capacity, "capacity", 0, "tokens that the caches hold, at least one context of the run; by default as many whole contexts as --slots")
+	flags.StringVar(&o.Backend, "backend", "go", "GoMLX backend")
+	flags.StringVar(&o.Advertise, "advertise", "", "host:port or URL at which rollout processes reach this engine; by default where it listens")
+	flags.DurationVar(&o.Wait, "wait", 0, "how long the run may be missing from the store")
+	flags.DurationVar(&o.Drain, "drain", 10*time.Second, "how long generations may go on after SIGTERM; then they are handed over as far as they are")
+	flags.StringVar(&o.Server.TLS.Cert, "tls-cert", "", "PEM file of the certificate to serve with TLS; read again when it changes")
+	flags.StringVar(&o.Server.TLS.Key, "tls-key", "", "PEM file of its private key")
+	tokenFile := flags.String("token-file", "", "file with the token, in place of "+workers.EngineTokenKey)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		o.Server.Listen, o.Server.Insecure = f.address(anyPort), f.insecure
 		if o.Server.Token, err = workers.EngineToken(*tokenFile); err != nil {
 			return cli.Usage(err)
 		}
@@ -54,10 +52,10 @@ The token that engines ask for comes from ` + workers.EngineTokenKey + ` or --to
 		if err := errors.Join(none, o.Check(), p.Validate()); err != nil {
 			return cli.Usage(err)
 		}
-		log := cli.NewLogger("engine")
+		log := cli.NewLogger(roleEngine)
 		o.Place, o.Server.Logger = workers.Place{Process: *p, Log: log, Weights: workers.SharedWeights(log)}, log
 		o.OnReady = func(url string) {
-			if err := server.WriteReady(cmd.OutOrStdout(), url, map[string]any{"role": "engine", "run": o.Run, "name": o.Name}); err != nil {
+			if err := server.WriteReady(cmd.OutOrStdout(), url, map[string]any{"role": roleEngine, "run": o.Run, "name": o.Name}); err != nil {
 				log.Error("ready line is not written", "err", err)
 			}
 		}
@@ -87,7 +85,7 @@ type engineFlags struct{ where, tokenFile string }
 const registryWord = "registry"
 
 func (f *engineFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.where, "engines", "", `engines of other processes that sample: "`+registryWord+`" finds those of temper engine by their entries in the store; or addresses, with commas between them. Empty = one in this process`)
+	cmd.Flags().StringVar(&f.where, "engines", "", `engines of other processes that sample: "`+registryWord+`" finds those of temper role engine by their entries in the store; or addresses, with commas between them. Empty = one in this process`)
 	cmd.Flags().StringVar(&f.tokenFile, "engine-token-file", "", "file with the token of the engines, in place of "+workers.EngineTokenKey)
 }
 

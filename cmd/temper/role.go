@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -13,26 +14,48 @@ import (
 	"temper/workers"
 )
 
-// roleFlags are common to the roles that poll a queue.
+// Names of the roles, as temper role knows them.
+const (
+	roleControl = "control"
+	roleTrainer = "trainer"
+	roleHost    = "host"
+	roleRollout = "rollout"
+	roleEngine  = "engine"
+	roleSandbox = "sandbox"
+	roleGateway = "gateway"
+	roleUI      = "ui"
+)
+
+// anyPort is where a role listens that has no address of its own.
+const anyPort = "127.0.0.1:0"
+
+// roleFlags are common to all roles.
 type roleFlags struct {
 	process  *config.Process
 	listen   string
 	insecure bool
 }
 
-func addRoleFlags(cmd *cobra.Command) *roleFlags {
-	f := &roleFlags{process: cli.ProcessFlags(cmd)}
-	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "host:port or unix:/path of /healthz, /readyz and /metrics; port 0 takes a free one, and the ready line names it")
-	cmd.Flags().BoolVar(&f.insecure, "insecure", false, "let other machines read health and metrics, which have no token")
-	return f
+func roleCommand(p *config.Process) *cobra.Command {
+	f := &roleFlags{process: p}
+	cmd := group("role", "Start one process of the service", f.controlCommand(), f.trainerCommand(), f.hostCommand(), f.rolloutCommand(), f.engineCommand(), f.sandboxCommand(), f.gatewayCommand(), f.uiCommand())
+	cmd.Long = `Starts one process of the service, as temper up and the jobs of a cluster do. It prints one line of JSON when it is
+ready, and drains and ends on SIGTERM.`
+	cmd.PersistentFlags().StringVar(&f.listen, "listen", "", "host:port or unix:/path where the process answers; port 0 takes a free one, and the ready line names it (default sandbox "+
+		p.SandboxAddress+", gateway "+gatewayAddress+", ui "+dashboardAddress+", others a free port)")
+	cmd.PersistentFlags().BoolVar(&f.insecure, "insecure", false, "answer other machines without a token or a certificate")
+	return cmd
 }
+
+// address is where a role listens whose default is otherwise.
+func (f *roleFlags) address(otherwise string) string { return cmp.Or(f.listen, otherwise) }
 
 // place checks the flags and returns what they say.
 func (f *roleFlags) place(name string) (workers.Place, error) {
 	if err := f.process.Validate(); err != nil {
 		return workers.Place{}, err
 	}
-	if err := proc.CheckAddress(f.listen, f.insecure); err != nil {
+	if err := proc.CheckAddress(f.address(anyPort), f.insecure); err != nil {
 		return workers.Place{}, cli.Usagef("--listen: %w", err)
 	}
 	return workers.Place{Process: *f.process, Log: cli.NewLogger(name), Patience: service.Patience(), Supervisor: service.SupervisorPID()}, nil
@@ -41,7 +64,7 @@ func (f *roleFlags) place(name string) (workers.Place, error) {
 // serve runs a role and prints one line when it polls its queues.
 func (f *roleFlags) serve(cmd *cobra.Command, r workers.Role, log *slog.Logger) error {
 	return r.Serve(cmd.Context(), workers.ServeOptions{
-		Listen: f.listen, Insecure: f.insecure, Log: log,
+		Listen: f.address(anyPort), Insecure: f.insecure, Log: log,
 		OnReady: func(address string) {
 			if err := server.WriteReady(cmd.OutOrStdout(), address, map[string]any{"role": r.Name}); err != nil {
 				log.Error("ready line is not written", "err", err)
@@ -50,17 +73,16 @@ func (f *roleFlags) serve(cmd *cobra.Command, r workers.Role, log *slog.Logger) 
 	})
 }
 
-func workerCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "worker", Short: "Serve workflows and bookkeeping (control worker)", Args: cobra.NoArgs}
-	f := addRoleFlags(cmd)
+func (f *roleFlags) controlCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: roleControl, Short: "Serve workflows and bookkeeping", Args: cobra.NoArgs}
 	o := workers.ControlOptions{MemoryOf: service.SupervisorPID()}
-	cmd.Flags().IntVar(&o.RolloutShards, "rollout-shards", 1, "parts into which each step of runs that begin here cuts its sampling, for as many temper rollout processes; changes no bit of a run")
+	cmd.Flags().IntVar(&o.RolloutShards, "rollout-shards", 1, "parts into which each step of runs that begin here cuts its sampling, for as many temper role rollout processes; changes no bit of a run")
 	cluster := cmd.Flags().String("cluster", "", "file of the cluster (cluster.yaml) on which runs get workers of their own that ask for them; Nomad is found by NOMAD_ADDR and NOMAD_TOKEN. Empty = nowhere")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.RolloutShards < 1 || o.RolloutShards > workers.MaxRolloutShards {
 			return cli.Usagef("--rollout-shards: is %d, want 1 to %d", o.RolloutShards, workers.MaxRolloutShards)
 		}
-		if o.Place, err = f.place("worker"); err != nil {
+		if o.Place, err = f.place(roleControl); err != nil {
 			return err
 		}
 		if *cluster != "" {
@@ -102,13 +124,12 @@ func (f *rolloutFlags) role(place workers.Place, backend string, slots int) (wor
 // trainer has as well; more would only hold more caches.
 const slotsBesideTrainer = 2
 
-func trainerCommand() *cobra.Command {
+func (f *roleFlags) trainerCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "trainer", Short: "Serve training on this machine's device", Args: cobra.NoArgs,
-		Long: `Serves training on this machine's device. Trajectories are sampled by temper rollout,
+		Use: roleTrainer, Short: "Serve training on this machine's device", Args: cobra.NoArgs,
+		Long: `Serves training on this machine's device. Trajectories are sampled by temper role rollout,
 in as many processes as you start, or by this process too with --with-rollouts.`,
 	}
-	f := addRoleFlags(cmd)
 	var o workers.TrainerOptions
 	var sampling rolloutFlags
 	var residentMiB int64
@@ -117,7 +138,7 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 	flags.StringVar(&o.Queue, "queue", "", "task queue of the one run to work for; empty = all runs without workers of their own")
 	flags.StringVar(&sampling.queue, "rollout-queue", "", "like --queue, for the sampling of --with-rollouts")
 	mesh := flags.String("mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
-	flags.StringVar(&o.Members, "members", "", "host:port or unix:/path where processes of temper member join, which make a part of the passes and change no bit; empty = none")
+	flags.StringVar(&o.Members, "members", "", "host:port or unix:/path where processes of temper role host join, which make a part of the passes and change no bit; empty = none")
 	addPeerTLS(flags, "members-", &o.MembersTLS)
 	withRollouts := flags.Bool("with-rollouts", false, "sample in this process, too")
 	sampling.add(cmd)
@@ -134,7 +155,7 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 		if o.ResidentRuns < 0 || residentMiB < 0 {
 			return cli.Usagef("--resident-runs %d and --resident-mib %d: want at least 0", o.ResidentRuns, residentMiB)
 		}
-		if o.Place, err = f.place("trainer"); err != nil {
+		if o.Place, err = f.place(roleTrainer); err != nil {
 			return err
 		}
 		if err := ensureBackend(cmd.Context(), o.Backend, *mesh); err != nil {
@@ -147,25 +168,23 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 			if err != nil {
 				return err
 			}
-			role = workers.Together("trainer", role, rollouts)
+			role = workers.Together(roleTrainer, role, rollouts)
 		}
 		if role, err = standing(role, o.Queue, o.Log); err != nil {
 			return err
 		}
 		return f.serve(cmd, role, o.Log)
 	}
-	cmd.AddCommand(trainerPlanCommand())
 	return cmd
 }
 
-func rolloutCommand() *cobra.Command {
+func (f *roleFlags) rolloutCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rollout", Short: "Serve sampling and evaluation on this machine's device", Args: cobra.NoArgs,
+		Use: roleRollout, Short: "Serve sampling and evaluation on this machine's device", Args: cobra.NoArgs,
 		Long: `Serves sampling and evaluation on this machine's device. Several such processes, here or
-on other machines, share the shards of each step: see --rollout-shards of temper worker. With
---engines, the policy runs in processes of temper engine and this one has no engine of its own.`,
+on other machines, share the shards of each step: see --rollout-shards of temper role control. With
+--engines, the policy runs in processes of temper role engine and this one has no engine of its own.`,
 	}
-	f := addRoleFlags(cmd)
 	var sampling rolloutFlags
 	sampling.add(cmd)
 	backend := cmd.Flags().String("backend", "go", "GoMLX backend")
@@ -180,7 +199,7 @@ on other machines, share the shards of each step: see --rollout-shards of temper
 		if sampling.engines, err = engines.options(); err != nil {
 			return cli.Usage(err)
 		}
-		place, err := f.place("rollout")
+		place, err := f.place(roleRollout)
 		if err == nil {
 			err = ensureBackend(cmd.Context(), *backend, "")
 		}
