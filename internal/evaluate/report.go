@@ -7,6 +7,7 @@ import (
 
 	"temper/internal/converse"
 	"temper/internal/evalstats"
+	"temper/internal/rl"
 )
 
 // Report is what an evaluation came to.
@@ -80,7 +81,7 @@ func summarize(set Set, samples []Sample) (SetReport, error) {
 	}
 	n := float64(max(1, r.NumSamples))
 	r.MeanTokens, r.MeanTurns, r.MeanCalls, r.Cut = float64(tokens)/n, float64(turns)/n, float64(calls)/n, float64(cut)/n
-	r.ToolErrorRate = float64(failed) / float64(max(1, calls))
+	r.ToolErrorRate = rl.ToolErrorRate(calls, failed)
 	r.Average = evalstats.Average(problems)
 	for k := 1; ; k = min(2*k, set.Rollouts) {
 		pass, err := evalstats.PassAt(problems, k)
