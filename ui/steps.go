@@ -224,7 +224,7 @@ func oldRows(ctx context.Context, h *history.Run, cfg config.Run, step int, id s
 		if t.Reward > 0 && !t.Excluded() {
 			pErr, pFormat := cfg.RL.RoC.Penalties(t)
 			row.PErr, row.PFormat = &pErr, &pFormat
-			row.Weight = record.Finite(1 / (pErr + pFormat + cfg.RL.RoC.Smoothing))
+			row.Weight = record.Finite(cfg.RL.RoC.Weight(pErr, pFormat))
 		}
 		out = append(out, row)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"temper/internal/openai/chatclient"
+	"temper/internal/rl"
 )
 
 // Report is what an evaluation came to.
@@ -79,7 +80,7 @@ func summarize(set Set, samples []Sample) (SetReport, error) {
 	}
 	n := float64(max(1, r.NumSamples))
 	r.MeanTokens, r.MeanTurns, r.MeanCalls, r.Cut = float64(tokens)/n, float64(turns)/n, float64(calls)/n, float64(cut)/n
-	r.ToolErrorRate = float64(failed) / float64(max(1, calls))
+	r.ToolErrorRate = rl.ToolErrorRate(calls, failed)
 	r.Average = Average(problems)
 	for k := 1; ; k = min(2*k, set.Rollouts) {
 		pass, err := PassAt(problems, k)

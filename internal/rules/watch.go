@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"temper/internal/config"
+	"temper/internal/rl"
+	"temper/internal/series"
 )
 
 // The rules, by the names that alerts and states carry.
@@ -23,21 +25,12 @@ const (
 	RuleStalled    = "stalled"
 )
 
-// StepFigures is what the rules look at in a step.
+// StepFigures is a step as the rules see it.
 type StepFigures struct {
-	Step, Stage  int
-	Reward       float64 // mean
-	Groups       int     // all of the step
-	AllCorrect   int     // groups dropped because nothing is left to learn in them
-	Kept         int     // trajectories that were trained on
-	Trajectories int
-	InfraErrors  int     // trajectories lost to the infrastructure
-	ToolErrors   float64 // share of the calls that failed
-	ClipRatio    float64 // share of trajectories cut at the token limit
-	Entropy      float64 // nats per token
-	Updates      int     // optimizer updates that were applied
-	Skipped      int     // and those left out for the norm of their gradient
-	Wall         time.Duration
+	Step, Stage int
+	Rollouts    series.Rollouts
+	Train       rl.TrainMetrics
+	Wall        time.Duration
 }
 
 // Alert is a rule that a run has begun to break.
@@ -88,10 +81,10 @@ func (s WatchState) Next(cfg config.Watch, n StepFigures) (WatchState, []Alert) 
 	if s.Stage != n.Stage {
 		s = WatchState{Stage: n.Stage, Updates: s.Updates, Walls: s.Walls}
 	}
-	if finite(n.Reward) && (n.Reward > s.BestReward || s.BestStep == 0) {
-		s.BestReward, s.BestStep = n.Reward, n.Step
+	if finite(n.Rollouts.RewardMean) && (n.Rollouts.RewardMean > s.BestReward || s.BestStep == 0) {
+		s.BestReward, s.BestStep = n.Rollouts.RewardMean, n.Step
 	}
-	out := WatchState{Stage: s.Stage, BestReward: s.BestReward, BestStep: s.BestStep, Updates: s.Updates + n.Updates, Broken: map[string]int{}}
+	out := WatchState{Stage: s.Stage, BestReward: s.BestReward, BestStep: s.BestStep, Updates: s.Updates + n.Train.Updates, Broken: map[string]int{}}
 	out.Walls = append(slices.Clone(s.Walls), n.Wall)
 	out.Walls = out.Walls[max(0, len(out.Walls)-numWalls):]
 	var begun []Alert
@@ -117,7 +110,8 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // judge tests a step by each rule that is switched on.
 func (s WatchState) judge(cfg config.Watch, n StepFigures) []verdict {
-	updated := n.Updates > 0
+	r, m := &n.Rollouts, &n.Train
+	updated := m.Updates > 0
 	var out []verdict
 	rule := func(name string, on bool, v verdict) {
 		if v.rule = name; on {
@@ -125,36 +119,36 @@ func (s WatchState) judge(cfg config.Watch, n StepFigures) []verdict {
 		}
 	}
 	rule(RuleReward, cfg.RewardDrop > 0, verdict{
-		broken: n.Reward < cfg.RewardDrop*s.BestReward, steps: cfg.RewardSteps, pause: true,
-		text: fmt.Sprintf("mean reward %.3f is under %g of the stage's best, %.3f in step %d (%s)", n.Reward, cfg.RewardDrop, s.BestReward, s.BestStep, inARow(cfg.RewardSteps)),
+		broken: r.RewardMean < cfg.RewardDrop*s.BestReward, steps: cfg.RewardSteps, pause: true,
+		text: fmt.Sprintf("mean reward %.3f is under %g of the stage's best, %.3f in step %d (%s)", r.RewardMean, cfg.RewardDrop, s.BestReward, s.BestStep, inARow(cfg.RewardSteps)),
 	})
 	rule(RuleDropped, cfg.DroppedSteps > 0, verdict{
-		broken: n.Groups > 0 && n.Kept == 0 && n.AllCorrect < n.Groups, steps: cfg.DroppedSteps, pause: true,
-		text: fmt.Sprintf("all %d groups were dropped, and nothing was learned (%s)", n.Groups, inARow(cfg.DroppedSteps)),
+		broken: r.Groups > 0 && r.Kept == 0 && r.GroupsAllCorrect < r.Groups, steps: cfg.DroppedSteps, pause: true,
+		text: fmt.Sprintf("all %d groups were dropped, and nothing was learned (%s)", r.Groups, inARow(cfg.DroppedSteps)),
 	})
 	rule(RuleToolErrors, cfg.ToolErrors > 0, verdict{
-		broken: n.ToolErrors > cfg.ToolErrors, steps: cfg.Steps, pause: true,
-		text: fmt.Sprintf("%.1f %% of tool calls fail, more than %g %% (%s)", 100*n.ToolErrors, 100*cfg.ToolErrors, inARow(cfg.Steps)),
+		broken: r.ToolErrorRate > cfg.ToolErrors, steps: cfg.Steps, pause: true,
+		text: fmt.Sprintf("%.1f %% of tool calls fail, more than %g %% (%s)", 100*r.ToolErrorRate, 100*cfg.ToolErrors, inARow(cfg.Steps)),
 	})
 	rule(RuleClipRatio, cfg.ClipRatio > 0, verdict{
-		broken: n.ClipRatio > cfg.ClipRatio, steps: cfg.Steps, pause: true,
-		text: fmt.Sprintf("%.1f %% of trajectories are cut at the token limit, more than %g %% (%s)", 100*n.ClipRatio, 100*cfg.ClipRatio, inARow(cfg.Steps)),
+		broken: r.ClipRatio > cfg.ClipRatio, steps: cfg.Steps, pause: true,
+		text: fmt.Sprintf("%.1f %% of trajectories are cut at the token limit, more than %g %% (%s)", 100*r.ClipRatio, 100*cfg.ClipRatio, inARow(cfg.Steps)),
 	})
 	rule(RuleEntropyMin, cfg.EntropyMin > 0, verdict{
-		broken: updated && n.Entropy < cfg.EntropyMin, steps: cfg.Steps, pause: true,
-		text: fmt.Sprintf("the policy's entropy is %.2g nats per token, under %g: it has collapsed (%s)", n.Entropy, cfg.EntropyMin, inARow(cfg.Steps)),
+		broken: updated && m.Entropy < cfg.EntropyMin, steps: cfg.Steps, pause: true,
+		text: fmt.Sprintf("the policy's entropy is %.2g nats per token, under %g: it has collapsed (%s)", m.Entropy, cfg.EntropyMin, inARow(cfg.Steps)),
 	})
 	rule(RuleEntropyMax, cfg.EntropyMax > 0, verdict{
-		broken: updated && n.Entropy > cfg.EntropyMax, steps: cfg.Steps, pause: true,
-		text: fmt.Sprintf("the policy's entropy is %.2g nats per token, over %g: it writes noise (%s)", n.Entropy, cfg.EntropyMax, inARow(cfg.Steps)),
+		broken: updated && m.Entropy > cfg.EntropyMax, steps: cfg.Steps, pause: true,
+		text: fmt.Sprintf("the policy's entropy is %.2g nats per token, over %g: it writes noise (%s)", m.Entropy, cfg.EntropyMax, inARow(cfg.Steps)),
 	})
 	rule(RuleSkipped, cfg.SkippedSteps > 0, verdict{
-		broken: n.Skipped > 0 && !updated, steps: cfg.SkippedSteps, pause: true,
-		text: fmt.Sprintf("all %d updates were skipped for the norm of their gradient (%s)", n.Skipped, inARow(cfg.SkippedSteps)),
+		broken: m.SkippedUpdates > 0 && !updated, steps: cfg.SkippedSteps, pause: true,
+		text: fmt.Sprintf("all %d updates were skipped for the norm of their gradient (%s)", m.SkippedUpdates, inARow(cfg.SkippedSteps)),
 	})
 	rule(RuleInfra, cfg.InfraErrors > 0, verdict{
-		broken: n.Trajectories > 0 && float64(n.InfraErrors) > cfg.InfraErrors*float64(n.Trajectories), steps: 1,
-		text: fmt.Sprintf("the infrastructure lost %d of %d trajectories, more than %g %%", n.InfraErrors, n.Trajectories, 100*cfg.InfraErrors),
+		broken: r.Trajectories > 0 && float64(r.InfraErrors) > cfg.InfraErrors*float64(r.Trajectories), steps: 1,
+		text: fmt.Sprintf("the infrastructure lost %d of %d trajectories, more than %g %%", r.InfraErrors, r.Trajectories, 100*cfg.InfraErrors),
 	})
 	return out
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"temper/internal/config"
+	"temper/internal/rl"
 	"temper/internal/rules"
+	"temper/internal/series"
 )
 
 func defaults(t *testing.T) config.Watch {
@@ -23,8 +25,8 @@ func defaults(t *testing.T) config.Watch {
 // healthy is a step without trouble.
 func healthy(n int) rules.StepFigures {
 	return rules.StepFigures{
-		Step: n, Stage: 1, Reward: 0.6, Groups: 16, AllCorrect: 2, Kept: 100, Trajectories: 256, ToolErrors: 0.1, ClipRatio: 0.05,
-		Entropy: 0.5, Updates: 1, Wall: 10 * time.Second,
+		Step: n, Stage: 1, Wall: 10 * time.Second, Train: rl.TrainMetrics{Entropy: 0.5, Updates: 1},
+		Rollouts: series.Rollouts{RewardMean: 0.6, Groups: 16, GroupsAllCorrect: 2, Kept: 100, Trajectories: 256, ToolErrorRate: 0.1, ClipRatio: 0.05},
 	}
 }
 
@@ -61,17 +63,19 @@ func TestEachRule(t *testing.T) {
 		text   string
 		change func(*rules.StepFigures)
 	}{
-		"reward":        {rules.RuleReward, 8, "mean reward 0.200 is under 0.5 of the stage's best, 0.600 in step 1", func(s *rules.StepFigures) { s.Reward = 0.2 }},
-		"dropped":       {rules.RuleDropped, 6, "all 16 groups were dropped", func(s *rules.StepFigures) { s.Kept, s.AllCorrect, s.Updates = 0, 3, 0 }},
-		"tool errors":   {rules.RuleToolErrors, 6, "95.0 % of tool calls fail", func(s *rules.StepFigures) { s.ToolErrors = 0.95 }},
-		"clip ratio":    {rules.RuleClipRatio, 6, "60.0 % of trajectories are cut", func(s *rules.StepFigures) { s.ClipRatio = 0.6 }},
-		"no entropy":    {rules.RuleEntropyMin, 6, "it has collapsed", func(s *rules.StepFigures) { s.Entropy = 1e-5 }},
-		"noise":         {rules.RuleEntropyMax, 6, "it writes noise", func(s *rules.StepFigures) { s.Entropy = 9 }},
-		"skipped":       {rules.RuleSkipped, 6, "all 4 updates were skipped", func(s *rules.StepFigures) { s.Skipped, s.Updates = 4, 0 }},
-		"infra errors":  {rules.RuleInfra, 4, "lost 5 of 256 trajectories", func(s *rules.StepFigures) { s.InfraErrors = 5 }},
+		"reward":        {rules.RuleReward, 8, "mean reward 0.200 is under 0.5 of the stage's best, 0.600 in step 1", func(s *rules.StepFigures) { s.Rollouts.RewardMean = 0.2 }},
+		"dropped":       {rules.RuleDropped, 6, "all 16 groups were dropped", func(s *rules.StepFigures) { s.Rollouts.Kept, s.Rollouts.GroupsAllCorrect, s.Train.Updates = 0, 3, 0 }},
+		"tool errors":   {rules.RuleToolErrors, 6, "95.0 % of tool calls fail", func(s *rules.StepFigures) { s.Rollouts.ToolErrorRate = 0.95 }},
+		"clip ratio":    {rules.RuleClipRatio, 6, "60.0 % of trajectories are cut", func(s *rules.StepFigures) { s.Rollouts.ClipRatio = 0.6 }},
+		"no entropy":    {rules.RuleEntropyMin, 6, "it has collapsed", func(s *rules.StepFigures) { s.Train.Entropy = 1e-5 }},
+		"noise":         {rules.RuleEntropyMax, 6, "it writes noise", func(s *rules.StepFigures) { s.Train.Entropy = 9 }},
+		"skipped":       {rules.RuleSkipped, 6, "all 4 updates were skipped", func(s *rules.StepFigures) { s.Train.SkippedUpdates, s.Train.Updates = 4, 0 }},
+		"infra errors":  {rules.RuleInfra, 4, "lost 5 of 256 trajectories", func(s *rules.StepFigures) { s.Rollouts.InfraErrors = 5 }},
 		"nothing wrong": {"", 0, "", func(*rules.StepFigures) {}},
-		"all solved":    {"", 0, "", func(s *rules.StepFigures) { s.Kept, s.AllCorrect, s.Updates, s.Entropy = 0, 16, 0, 0 }},
-		"few infra":     {"", 0, "", func(s *rules.StepFigures) { s.InfraErrors = 2 }},
+		"all solved": {"", 0, "", func(s *rules.StepFigures) {
+			s.Rollouts.Kept, s.Rollouts.GroupsAllCorrect, s.Train.Updates, s.Train.Entropy = 0, 16, 0, 0
+		}},
+		"few infra": {"", 0, "", func(s *rules.StepFigures) { s.Rollouts.InfraErrors = 2 }},
 	} {
 		got := play(t, cfg, 12, func(s *rules.StepFigures) {
 			if s.Step > 3 {
@@ -95,7 +99,7 @@ func TestTroubleThatPassesBeginsAgain(t *testing.T) {
 	bad := map[int]bool{1: true, 2: true, 4: true, 5: true, 6: true, 7: true, 9: true, 10: true, 11: true}
 	got := play(t, defaults(t), 12, func(s *rules.StepFigures) {
 		if bad[s.Step] {
-			s.ToolErrors = 1
+			s.Rollouts.ToolErrorRate = 1
 		}
 	})
 	if len(got) != 2 || len(got[6]) != 1 || len(got[11]) != 1 {
@@ -107,7 +111,7 @@ func TestTroubleThatPassesBeginsAgain(t *testing.T) {
 // infrastructure never do.
 func TestSwitches(t *testing.T) {
 	cfg := defaults(t)
-	collapse := func(s *rules.StepFigures) { s.ToolErrors, s.InfraErrors = 1, 99 }
+	collapse := func(s *rules.StepFigures) { s.Rollouts.ToolErrorRate, s.Rollouts.InfraErrors = 1, 99 }
 	cfg.ToolErrors, cfg.InfraErrors = 0, 0
 	if got := play(t, cfg, 9, collapse); len(got) > 0 {
 		t.Errorf("alerts %v of rules that are off", got)
@@ -124,7 +128,7 @@ func TestSwitches(t *testing.T) {
 func TestStageBeginsAnew(t *testing.T) {
 	got := play(t, defaults(t), 20, func(s *rules.StepFigures) {
 		if s.Step > 5 {
-			s.Stage, s.Reward = 2, 0.1
+			s.Stage, s.Rollouts.RewardMean = 2, 0.1
 		}
 	})
 	if len(got) > 0 {
@@ -164,7 +168,9 @@ func TestStallAfter(t *testing.T) {
 func TestARewardThatIsNoNumber(t *testing.T) {
 	var s rules.WatchState
 	for i, reward := range []float64{math.NaN(), math.Inf(1), 0.5, math.NaN(), math.Inf(-1)} {
-		s, _ = s.Next(defaults(t), rules.StepFigures{Stage: 1, Step: i + 1, Reward: reward, Groups: 1, Kept: 1, Updates: 1, Entropy: 1})
+		s, _ = s.Next(defaults(t), rules.StepFigures{
+			Stage: 1, Step: i + 1, Rollouts: series.Rollouts{RewardMean: reward, Groups: 1, Kept: 1}, Train: rl.TrainMetrics{Updates: 1, Entropy: 1},
+		})
 		if _, err := json.Marshal(s); err != nil {
 			t.Errorf("after a reward of %v: %v", reward, err)
 		}

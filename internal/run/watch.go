@@ -101,12 +101,7 @@ func firstTrouble(s rules.WatchState) string {
 }
 
 func watchedStep(in StepInput) rules.StepFigures {
-	r, m := in.Rollouts, in.Train.Metrics
-	return rules.StepFigures{
-		Step: in.Step, Stage: in.Stage, Reward: r.RewardMean, Groups: r.Groups, AllCorrect: r.GroupsAllCorrect, Kept: r.Kept,
-		Trajectories: r.Trajectories, InfraErrors: r.InfraErrors, ToolErrors: r.ToolErrorRate, ClipRatio: r.ClipRatio,
-		Entropy: m.Entropy, Updates: m.Updates, Skipped: m.SkippedUpdates, Wall: in.Ended.Sub(in.Started),
-	}
+	return rules.StepFigures{Step: in.Step, Stage: in.Stage, Rollouts: in.Rollouts, Train: in.Train.Metrics, Wall: in.Ended.Sub(in.Started)}
 }
 
 // WarnOfNoUpdate logs an alert when none of a run's steps has changed the policy.

@@ -183,7 +183,7 @@ func (r recorder) rows(ts []rl.Trajectory, samples []rl.Sample, fate grpo.Fate) 
 			pErr, pFormat := r.groups.RoC.Penalties(t)
 			row.PErr, row.PFormat = &pErr, &pFormat
 			if roc := r.groups.RoC; roc.Enabled && roc.Mode == grpo.ModePaper {
-				row.Weight = record.Finite(1 / (pErr + pFormat + roc.Smoothing))
+				row.Weight = record.Finite(roc.Weight(pErr, pFormat))
 			}
 		}
 		out = append(out, row)
