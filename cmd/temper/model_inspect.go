@@ -13,13 +13,13 @@ import (
 
 	"temper/internal/cli"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // modelReport is what `temper model inspect` found.
 type modelReport struct {
 	Path       string            `json:"path"`
-	Config     qwen3.Config      `json:"config"`
+	Config     model.Config      `json:"config"`
 	Parameters int               `json:"parameters"`
 	Bytes      int64             `json:"bytes"`  // of the weights on disk
 	DTypes     map[string]int64  `json:"dtypes"` // parameters by type

@@ -15,7 +15,7 @@ import (
 	"temper/internal/tokenizer"
 	"temper/internal/tool"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Loaded is what a worker needs to know of a run, all of it immutable.
@@ -24,7 +24,7 @@ type Loaded struct {
 	Layout artifact.Layout
 	Config config.Run
 	Format *chat.Format
-	Model  qwen3.Config
+	Model  model.Config
 	Code   Code
 	// Start is where the weights come from; nil for random ones.
 	Start *Start
@@ -70,7 +70,7 @@ func (r *Loaded) NumParameters() int64 { return int64(r.Model.NumParameters()) }
 // Start is the checkpoint that a run starts from, as the run's store has it:
 // from here on the run does not depend on the directory that it came from.
 type Start struct {
-	Model qwen3.Config `json:"model"`
+	Model model.Config `json:"model"`
 	// Policy is the weights, published in float32 like any policy of the run.
 	Policy blob.Ref `json:"policy"`
 	// Files are those that each policy of the run takes along, by name.
@@ -78,9 +78,9 @@ type Start struct {
 }
 
 // modelOf is the architecture that a run's dimensions give, in Hugging Face's terms.
-func modelOf(cfg config.Run, vocabSize int) qwen3.Config {
+func modelOf(cfg config.Run, vocabSize int) model.Config {
 	m := cfg.Model
-	return qwen3.Config{
+	return model.Config{
 		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads,
 		NumKeyValueHeads: m.NumKVHeads, HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize,
 		VocabSize: vocabSize, RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps,

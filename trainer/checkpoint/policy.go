@@ -15,7 +15,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/failpoint"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/safetensors"
 )
 
@@ -36,8 +36,8 @@ const (
 
 // Policy is a published policy.
 type Policy struct {
-	Model     qwen3.Config
-	Weights   []qwen3.Tensor
+	Model     model.Config
+	Weights   []model.Tensor
 	Tokenizer []byte // tokenizer.json; may be nil
 	// Files describe the model to other programs and have no part in it: any of
 	// DescriptionFiles, by name; may be nil.
@@ -277,7 +277,7 @@ func readPolicyManifest(ctx context.Context, store blob.Store, ref blob.Ref) (m 
 }
 
 // readWeights reads the weights that a manifest names, sorted by name.
-func readWeights(ctx context.Context, store blob.Store, m policyManifest) ([]qwen3.Tensor, error) {
+func readWeights(ctx context.Context, store blob.Store, m policyManifest) ([]model.Tensor, error) {
 	if m.Format == policyFormat {
 		return readTensors(ctx, store, m.Files[fileWeights])
 	}
@@ -285,7 +285,7 @@ func readWeights(ctx context.Context, store blob.Store, m policyManifest) ([]qwe
 	if err != nil {
 		return nil, err
 	}
-	parts := make([][]qwen3.Tensor, len(shards))
+	parts := make([][]model.Tensor, len(shards))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, s := range shards {

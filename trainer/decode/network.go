@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"temper/trainer/kernels"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/tensor"
 )
 
@@ -17,7 +17,7 @@ import (
 // so several passes share it.
 type Network struct {
 	vectors *arithmetic
-	cfg     qwen3.Config
+	cfg     model.Config
 	panel   int
 	place   bool
 	embed   tensor.Stored // [vocabulary, D]
@@ -33,7 +33,7 @@ type layer struct {
 }
 
 // Check says why a network cannot be decoded here with a choice of kernels.
-func Check(cfg qwen3.Config, c kernels.Choice) error {
+func Check(cfg model.Config, c kernels.Choice) error {
 	_, err := arithmeticOf(c)
 	errs := []error{err}
 	for _, f := range []struct {
@@ -53,7 +53,7 @@ func Check(cfg qwen3.Config, c kernels.Choice) error {
 const packedBytes = 256 << 20
 
 // LayoutOf is the layout for a network.
-func LayoutOf(cfg qwen3.Config) Layout {
+func LayoutOf(cfg model.Config) Layout {
 	if 4*cfg.NumParameters() > packedBytes {
 		return InPlace
 	}
@@ -62,7 +62,7 @@ func LayoutOf(cfg qwen3.Config) Layout {
 
 // NewNetwork makes a network of weights, of which it reports all that are missing or have
 // another shape.
-func NewNetwork(cfg qwen3.Config, c kernels.Choice, layout Layout, lookup tensor.Lookup) (*Network, error) {
+func NewNetwork(cfg model.Config, c kernels.Choice, layout Layout, lookup tensor.Lookup) (*Network, error) {
 	if err := errors.Join(Check(cfg, c), cfg.CheckStored(lookup)); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func NewNetwork(cfg qwen3.Config, c kernels.Choice, layout Layout, lookup tensor
 func (n *Network) InPlace() bool { return n.place }
 
 // rope are the cosines and sines of positions: [length, E/2] each.
-func rope(cfg qwen3.Config, length int) (cos, sin []float32) {
+func rope(cfg model.Config, length int) (cos, sin []float32) {
 	half := cfg.HeadDim / 2
 	for p := range length {
 		for i := range half {

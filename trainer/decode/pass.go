@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Pass computes with one network over one cache. It belongs to one goroutine. Networks that
 // follow one another have the same choice of kernels.
 type Pass struct {
-	cfg      qwen3.Config
+	cfg      model.Config
 	net      *Network
 	cache    *Cache
 	cos, sin []float32
@@ -31,7 +31,7 @@ type scratch struct {
 }
 
 // NewPass makes a pass over a cache of so many blocks, for contexts up to a length.
-func NewPass(cfg qwen3.Config, blocks, length int) *Pass {
+func NewPass(cfg model.Config, blocks, length int) *Pass {
 	p := &Pass{cfg: cfg, cache: newCache(cfg.NumHiddenLayers, blocks, cfg.NumKeyValueHeads*cfg.HeadDim), length: length}
 	p.cos, p.sin = rope(cfg, length)
 	p.heads = make([]head, cfg.NumAttentionHeads)

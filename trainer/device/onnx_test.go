@@ -11,7 +11,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Bounds between the Go backend and ONNX Runtime on the CPU, both in float32: a
@@ -45,7 +45,7 @@ func TestONNXRuntimeTrains(t *testing.T) {
 	}
 	samples := []rl.Sample{scored, scored}
 	const lr = 1e-3
-	run := func(name string) (before, after [][]float32, m rl.TrainMetrics, w []qwen3.Tensor) {
+	run := func(name string) (before, after [][]float32, m rl.TrainMetrics, w []model.Tensor) {
 		tr, err := trainer.New(trainer.Config{Backend: name, Model: small(), MicrobatchTokens: 4096, Temperature: 1,
 			Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28}})
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/safetensors"
 )
 
@@ -50,14 +50,14 @@ func nameOf(source string) (string, error) {
 
 // entriesOf places the tensors of a network. Vectors stay in float32, as llama.cpp
 // wants them; there a tied head is no tensor either.
-func entriesOf(model qwen3.Config, matrices tensorKind) ([]entry, error) {
+func entriesOf(network model.Config, matrices tensorKind) ([]entry, error) {
 	var out []entry
 	vectors, err := kindOf(safetensors.F32)
 	if err != nil {
 		return nil, err
 	}
 	at := int64(0)
-	for _, spec := range model.Tensors() {
+	for _, spec := range network.Tensors() {
 		name, err := nameOf(spec.Name)
 		if err != nil {
 			return nil, err

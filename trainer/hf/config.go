@@ -7,12 +7,12 @@ import (
 	"maps"
 	"slices"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Config is what a config.json says.
 type Config struct {
-	qwen3.Config
+	model.Config
 	// DType is how the file names the type of the weights, "" when it does not.
 	DType string
 	// Notes are facts that a person should know and that change no result:
@@ -248,7 +248,7 @@ func kindOf(v any) string {
 
 // EncodeConfig returns the config.json of a network whose weights have the
 // type, in torch's words: float32, bfloat16 or float16.
-func EncodeConfig(model qwen3.Config, dtype string) ([]byte, error) {
+func EncodeConfig(network model.Config, dtype string) ([]byte, error) {
 	data, err := json.MarshalIndent(struct {
 		Architectures    []string `json:"architectures"`
 		ModelType        string   `json:"model_type"`
@@ -257,10 +257,10 @@ func EncodeConfig(model qwen3.Config, dtype string) ([]byte, error) {
 		AttentionDropout float64  `json:"attention_dropout"`
 		TorchDType       string   `json:"torch_dtype"`
 		UseCache         bool     `json:"use_cache"`
-		qwen3.Config
+		model.Config
 	}{
 		Architectures: []string{"Qwen3ForCausalLM"}, ModelType: "qwen3", HiddenAct: "silu", TorchDType: dtype, UseCache: true,
-		Config: model,
+		Config: network,
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", ConfigFile, err)

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/safetensors"
 )
 
@@ -181,23 +181,23 @@ func equalReaders(a, b io.Reader) (bool, error) {
 }
 
 // Tensor reads a weight as float32, which is exact for all three types.
-func (m *Model) Tensor(name string) (qwen3.Tensor, error) {
+func (m *Model) Tensor(name string) (model.Tensor, error) {
 	file, ok := m.at[name]
 	if !ok {
-		return qwen3.Tensor{}, fmt.Errorf("%s: tensor %s is missing", m.path, name)
+		return model.Tensor{}, fmt.Errorf("%s: tensor %s is missing", m.path, name)
 	}
 	info, _ := file.Lookup(name)
 	values, err := file.Float32s(name)
 	if err != nil {
-		return qwen3.Tensor{}, fmt.Errorf("%s: %w", m.path, err)
+		return model.Tensor{}, fmt.Errorf("%s: %w", m.path, err)
 	}
-	return qwen3.Tensor{Name: name, Shape: info.Shape, Data: values}, nil
+	return model.Tensor{Name: name, Shape: info.Shape, Data: values}, nil
 }
 
 // All reads the weights one after the other, in the order of Config.Tensors.
 // It ends with the first error.
-func (m *Model) All() iter.Seq2[qwen3.Tensor, error] {
-	return func(yield func(qwen3.Tensor, error) bool) {
+func (m *Model) All() iter.Seq2[model.Tensor, error] {
+	return func(yield func(model.Tensor, error) bool) {
 		for _, spec := range m.Config.Tensors() {
 			t, err := m.Tensor(spec.Name)
 			if !yield(t, err) || err != nil {

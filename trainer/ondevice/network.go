@@ -9,14 +9,14 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 type node = graph.Node
 
 // network is the policy inside one program.
 type network struct {
-	cfg     qwen3.Config
+	cfg     model.Config
 	weights map[string]*node
 }
 

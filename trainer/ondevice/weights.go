@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/tensor"
 )
 
@@ -42,7 +42,7 @@ type weight struct {
 
 // weightsOf lists the weights in the order in which programs take them. Matrices are
 // [in, out].
-func weightsOf(cfg qwen3.Config, positions int) []weight {
+func weightsOf(cfg model.Config, positions int) []weight {
 	d, f, e := cfg.HiddenSize, cfg.IntermediateSize, cfg.HeadDim
 	q, kv := cfg.NumAttentionHeads*e, cfg.NumKeyValueHeads*e
 	plain := func(name string, dims ...int) weight {
@@ -104,7 +104,7 @@ func transposed(find tensor.Lookup, names []string, out int) []float32 {
 }
 
 // ropeTable has the cosines and then the sines of each position, made in double precision.
-func ropeTable(cfg qwen3.Config, positions int) []float32 {
+func ropeTable(cfg model.Config, positions int) []float32 {
 	e := cfg.HeadDim
 	table := make([]float32, positions*e)
 	for p := range positions {

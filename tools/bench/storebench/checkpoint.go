@@ -19,7 +19,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hostmem"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/safetensors"
 )
 
@@ -63,7 +63,7 @@ type CheckpointRound struct {
 // CheckpointReport has the rounds, their medians, and what follows from these.
 type CheckpointReport struct {
 	Store  string       `json:"store"`
-	Model  qwen3.Config `json:"model"`
+	Model  model.Config `json:"model"`
 	Bytes  int64        `json:"bytes"`
 	Shards int          `json:"shards"`
 	// First is the wait for the first save, which also allocates its memory.
@@ -119,7 +119,7 @@ type saver struct {
 	store   blob.Store
 	raw     rawStore // nil where there is none
 	cold    bool
-	model   qwen3.Config
+	model   model.Config
 	trainer *trainer.Trainer
 	state   checkpoint.State // the newest copy, and the room of the next one
 	saved   blob.Ref
@@ -129,7 +129,7 @@ type saver struct {
 func newSaver(c CheckpointConfig) (*saver, error) {
 	b := &saver{store: c.Store, cold: c.Cold, model: modelOf(c.Size / bytesAParameter)}
 	b.raw, _ = c.Store.(rawStore)
-	weights, err := qwen3.InitialTensors(b.model, 1)
+	weights, err := model.InitialTensors(b.model, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +150,8 @@ func newSaver(c CheckpointConfig) (*saver, error) {
 
 // modelOf returns a model of about that many parameters, a quarter of them in the
 // embedding.
-func modelOf(parameters int64) qwen3.Config {
-	m := qwen3.Config{HeadDim: 128, MaxPositionEmbeddings: 512, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
+func modelOf(parameters int64) model.Config {
+	m := model.Config{HeadDim: 128, MaxPositionEmbeddings: 512, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
 	for hidden := 4096; ; hidden /= 2 {
 		m.HiddenSize, m.IntermediateSize, m.HeadDim = hidden, 3*hidden, min(128, hidden/2)
 		m.NumAttentionHeads, m.NumKeyValueHeads = 2*hidden/m.HeadDim, hidden/m.HeadDim
@@ -173,8 +173,8 @@ func (b *saver) snapshot() (err error) {
 	return err
 }
 
-func (b *saver) kinds() [][]qwen3.Tensor {
-	return [][]qwen3.Tensor{b.state.Weights, b.state.FirstMoments, b.state.SecondMoments}
+func (b *saver) kinds() [][]model.Tensor {
+	return [][]model.Tensor{b.state.Weights, b.state.FirstMoments, b.state.SecondMoments}
 }
 
 // round saves and loads a state that no earlier round had. The store and its client
@@ -301,7 +301,7 @@ func shareOf(rounds []CheckpointRound, costs func(CheckpointRound) (ours, raw me
 }
 
 // readerOf reads the values of the tensors in place.
-func readerOf(kinds [][]qwen3.Tensor) io.Reader {
+func readerOf(kinds [][]model.Tensor) io.Reader {
 	var parts []io.Reader
 	for _, tensors := range kinds {
 		for _, t := range tensors {

@@ -19,7 +19,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/engine"
 	"temper/trainer/hostmem"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/safetensors"
 	"temper/trainer/segment"
 )
@@ -71,7 +71,7 @@ func (p Publication) Total() meter.Cost {
 
 // PublishReport has all rounds, and what plain copies of as many bytes cost.
 type PublishReport struct {
-	Model  qwen3.Config  `json:"model"`
+	Model  model.Config  `json:"model"`
 	Bytes  int64         `json:"bytes"`
 	Shards int           `json:"shards"`
 	Rounds []Publication `json:"rounds"`
@@ -115,9 +115,9 @@ func Publish(ctx context.Context, c PublishConfig) (r PublishReport, err error) 
 type publisher struct {
 	PublishConfig
 	counted *countedStore
-	model   qwen3.Config
+	model   model.Config
 	trainer *trainer.Trainer
-	weights []qwen3.Tensor
+	weights []model.Tensor
 	ours    *segment.Host // the trainer's
 	others  *segment.Host // of another process
 	engines map[string]*reading
@@ -138,7 +138,7 @@ func (b *publisher) open() (err error) {
 	if b.others, err = segment.Open(segment.Config{Folder: b.Folder, Log: b.Log}); err != nil {
 		return err
 	}
-	if b.weights, err = qwen3.InitialTensors(b.model, 1); err != nil {
+	if b.weights, err = model.InitialTensors(b.model, 1); err != nil {
 		return err
 	}
 	b.trainer, err = trainer.New(trainer.Config{Model: b.model, MicrobatchTokens: 1, Temperature: 1, Loss: config.Default().RL.Loss})

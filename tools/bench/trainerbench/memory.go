@@ -10,13 +10,13 @@ import (
 	"temper/internal/rl"
 	"temper/tools/bench/meter"
 	"temper/trainer"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // MemoryStep says which step to make for MeasureMemory.
 type MemoryStep struct {
 	Backend string // of trainer.Config
-	Model   qwen3.Config
+	Model   model.Config
 	// Rows sequences of Length tokens each make a device pass.
 	Rows, Length int
 	// Passes is the number of passes side by side; 0 is 1.

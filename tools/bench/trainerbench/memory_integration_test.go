@@ -17,7 +17,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/loss"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // every leaves out most shapes, since each takes three processes or more.
@@ -51,16 +51,16 @@ func TestMain(m *testing.M) {
 }
 
 // model has the given sizes; its heads are of 32.
-func model(vocab, hidden, feed, layers, heads int) qwen3.Config {
-	return qwen3.Config{VocabSize: vocab, HiddenSize: hidden, IntermediateSize: feed, NumHiddenLayers: layers, NumAttentionHeads: heads,
+func network(vocab, hidden, feed, layers, heads int) model.Config {
+	return model.Config{VocabSize: vocab, HiddenSize: hidden, IntermediateSize: feed, NumHiddenLayers: layers, NumAttentionHeads: heads,
 		NumKeyValueHeads: heads / 2, HeadDim: 32, MaxPositionEmbeddings: 4096, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
 }
 
 // TestPeaks compares predicted with measured peaks of steps on the Go backend,
 // each in a process of its own. The estimator's constants were chosen on these shapes.
 func TestPeaks(t *testing.T) {
-	one, five := model(1024, 128, 384, 4, 4), model(1024, 256, 768, 6, 8)
-	wide, fat := model(16384, 128, 384, 4, 4), model(1024, 384, 1152, 4, 4)
+	one, five := network(1024, 128, 384, 4, 4), network(1024, 256, 768, 6, 8)
+	wide, fat := network(16384, 128, 384, 4, 4), network(1024, 384, 1152, 4, 4)
 	compare(t, []trainerbench.MemoryStep{
 		{Model: one, Rows: 15, Length: 256}, {Model: one, Rows: 15, Length: 256, Remat: true},
 		{Model: one, Rows: 7, Length: 512}, {Model: one, Rows: 7, Length: 512, Remat: true},
@@ -78,7 +78,7 @@ func TestPeaks(t *testing.T) {
 // TestOtherPeaks is TestPeaks on other shapes, and mixtures of switches. The
 // estimator's rules were corrected by some of them, see decision 13.
 func TestOtherPeaks(t *testing.T) {
-	two, six, eight := model(3000, 160, 448, 5, 6), model(8192, 224, 640, 7, 6), model(5000, 192, 600, 8, 4)
+	two, six, eight := network(3000, 160, 448, 5, 6), network(8192, 224, 640, 7, 6), network(5000, 192, 600, 8, 4)
 	mixed := chunked(3 * 320 * 1024)
 	mixed.EntropyFraction, mixed.KL = 0.2, reference().KL
 	compare(t, []trainerbench.MemoryStep{

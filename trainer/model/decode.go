@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"github.com/gomlx/compute"
@@ -7,7 +7,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers/attention"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
@@ -62,7 +62,7 @@ func (c Config) CacheShape(tokens, width int) shapes.Shape {
 // caches. It returns the hidden states [N, D] after the final norm, and the new
 // caches, which the caller should donate to the next step. It reads the weights that
 // ImportDecode put into the store.
-func DecodeStep(scope *model.Scope, cfg Config, in DecodeInputs, caches []*Node) (hidden *Node, updated []*Node) {
+func DecodeStep(scope *ml.Scope, cfg Config, in DecodeInputs, caches []*Node) (hidden *Node, updated []*Node) {
 	if len(caches) != 2*cfg.NumHiddenLayers {
 		exceptions.Panicf("%d caches for %d layers, want two for each", len(caches), cfg.NumHiddenLayers)
 	}
@@ -85,7 +85,7 @@ func DecodeStep(scope *model.Scope, cfg Config, in DecodeInputs, caches []*Node)
 
 // DecodeLogits maps hidden states [M, D] to scores [M, PaddedVocab]. The columns
 // beyond the vocabulary hold -1e30, which is below any score.
-func DecodeLogits(scope *model.Scope, cfg Config, hidden *Node) *Node {
+func DecodeLogits(scope *ml.Scope, cfg Config, hidden *Node) *Node {
 	d := decoder{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(d.g, true)
 	pad := make([]float32, cfg.PaddedVocab())
@@ -97,7 +97,7 @@ func DecodeLogits(scope *model.Scope, cfg Config, hidden *Node) *Node {
 
 // decoder holds what the layers of one DecodeStep share.
 type decoder struct {
-	scope    *model.Scope
+	scope    *ml.Scope
 	cfg      Config
 	g        *Graph
 	in       DecodeInputs

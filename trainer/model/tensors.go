@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"fmt"

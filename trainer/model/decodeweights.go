@@ -1,11 +1,11 @@
-package qwen3
+package model
 
 import (
 	"fmt"
 	"strings"
 
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 )
 
 // decodeScope holds the weights of DecodeStep. Its linear weights are [in, out]. With
@@ -17,7 +17,7 @@ const decodeScope = ScopeName + "_decode"
 const vocabMultiple = 64
 
 // decodePath is where the store keeps a weight of the decode layout.
-func decodePath(name string) string { return model.JoinPath("/", decodeScope, name) }
+func decodePath(name string) string { return ml.JoinPath("/", decodeScope, name) }
 
 // PaddedVocab is the width of DecodeLogits: the vocabulary rounded up, so that
 // every column is computed by the same kernel.
@@ -27,7 +27,7 @@ func (c Config) PaddedVocab() int {
 
 // ImportDecode puts the weights into the store in the layout that DecodeStep reads, in
 // place of those that are there. Errors: those of Import.
-func ImportDecode(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+func ImportDecode(store *ml.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"temper/trainer/vjp"
@@ -50,7 +50,7 @@ type Options struct {
 // Outside attention the tokens are one axis N = B*T. The gradient of each weight
 // transposes the input of the weight, and the CPU backend transposes a matrix fast but
 // anything else element by element.
-func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
+func Forward(scope *ml.Scope, cfg Config, in Inputs, opts Options) *Node {
 	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph(), compute: opts.Compute, likeDecode: opts.LikeDecode, layout: opts.Layout}
 	if w.compute == dtypes.InvalidDType {
 		w.compute = dtypes.Float32
@@ -87,7 +87,7 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 
 // Logits maps hidden states [..., D] of any type to scores over the vocabulary
 // [..., V] in float32.
-func Logits(scope *model.Scope, cfg Config, hidden *Node) *Node {
+func Logits(scope *ml.Scope, cfg Config, hidden *Node) *Node {
 	return logits(scope, cfg, hidden, func(x, y *Node) *Node {
 		if x.DType() != dtypes.Float32 {
 			return productAs(dtypes.Float32, x, y)
@@ -97,7 +97,7 @@ func Logits(scope *model.Scope, cfg Config, hidden *Node) *Node {
 }
 
 // LogitsLikeDecode is Logits with the sums of DecodeLogits; see Options.
-func LogitsLikeDecode(scope *model.Scope, cfg Config, hidden *Node) *Node {
+func LogitsLikeDecode(scope *ml.Scope, cfg Config, hidden *Node) *Node {
 	if hidden.DType() != dtypes.Float32 {
 		return Logits(scope, cfg, hidden)
 	}
@@ -105,7 +105,7 @@ func LogitsLikeDecode(scope *model.Scope, cfg Config, hidden *Node) *Node {
 }
 
 // logits is a product of hidden states [..., D] and the head.
-func logits(scope *model.Scope, cfg Config, hidden *Node, product func(x, y *Node) *Node) *Node {
+func logits(scope *ml.Scope, cfg Config, hidden *Node, product func(x, y *Node) *Node) *Node {
 	w := weights{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(w.g, true)
 	dims := slices.Clone(hidden.Shape().Dimensions)
@@ -115,7 +115,7 @@ func logits(scope *model.Scope, cfg Config, hidden *Node, product func(x, y *Nod
 }
 
 // LogitsPlaced is Logits under a layout.
-func LogitsPlaced(scope *model.Scope, cfg Config, hidden *Node, layout Layout) *Node {
+func LogitsPlaced(scope *ml.Scope, cfg Config, hidden *Node, layout Layout) *Node {
 	w := weights{scope: scope, cfg: cfg, g: hidden.Graph(), layout: layout}
 	scope.SetTraining(w.g, true)
 	dims := slices.Clone(hidden.Shape().Dimensions)
@@ -126,13 +126,13 @@ func LogitsPlaced(scope *model.Scope, cfg Config, hidden *Node, layout Layout) *
 
 // Head is the weight that maps hidden states to the vocabulary: [V, D]. Under a layout it
 // is whole on every device of the data axis.
-func Head(scope *model.Scope, cfg Config, g *Graph, layout Layout) *Node {
+func Head(scope *ml.Scope, cfg Config, g *Graph, layout Layout) *Node {
 	return weights{scope: scope, cfg: cfg, g: g, layout: layout}.whole(cfg.headName())
 }
 
 // weights gives graph functions access to the variables of a store.
 type weights struct {
-	scope *model.Scope
+	scope *ml.Scope
 	cfg   Config
 	g     *Graph
 	// compute is the type of the factors of products.

@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/rl"
 	"temper/trainer/hostmem"
@@ -22,13 +22,13 @@ const ScopeName = "qwen3"
 type Tensor = tensor.Named
 
 // VariablePath is where the store keeps the weight with a Hugging Face name.
-func VariablePath(name string) string { return model.JoinPath("/", ScopeName, name) }
+func VariablePath(name string) string { return ml.JoinPath("/", ScopeName, name) }
 
 // Init fills the store with the start weights of the seed.
-func Init(store *model.Store, cfg Config, seed uint64) error { return InitOn(nil, store, cfg, seed) }
+func Init(store *ml.Store, cfg Config, seed uint64) error { return InitOn(nil, store, cfg, seed) }
 
 // InitOn is Init in the memory of a backend, one tensor after another; see value.New.
-func InitOn(backend compute.Backend, store *model.Store, cfg Config, seed uint64) error {
+func InitOn(backend compute.Backend, store *ml.Store, cfg Config, seed uint64) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -86,12 +86,12 @@ func draw(values []float32, spec TensorSpec, seed uint64) {
 // Import puts every weight of the configuration into the store, in place of those that
 // are there. The data is copied. The error names all missing tensors and wrong shapes;
 // the store is then unchanged.
-func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+func Import(store *ml.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	return ImportOn(nil, store, cfg, lookup)
 }
 
 // ImportOn is Import into the memory of a backend; see value.New.
-func ImportOn(backend compute.Backend, store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+func ImportOn(backend compute.Backend, store *ml.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (c Config) CheckStored(lookup tensor.Lookup) error {
 }
 
 // setVariable creates the variable or replaces its value.
-func setVariable(store *model.Store, path string, value *tensors.Tensor) error {
+func setVariable(store *ml.Store, path string, value *tensors.Tensor) error {
 	if v := store.GetVariable(path); v != nil {
 		return v.SetValue(value)
 	}
@@ -144,7 +144,7 @@ func setVariable(store *model.Store, path string, value *tensors.Tensor) error {
 
 // Export copies every weight of the configuration from the store to the host,
 // in the order of Config.Tensors. A missing variable or a wrong shape is an error.
-func Export(store *model.Store, cfg Config) ([]Tensor, error) {
+func Export(store *ml.Store, cfg Config) ([]Tensor, error) {
 	var out []Tensor
 	for _, spec := range cfg.Tensors() {
 		t, err := export(store, spec)
@@ -156,7 +156,7 @@ func Export(store *model.Store, cfg Config) ([]Tensor, error) {
 	return out, nil
 }
 
-func export(store *model.Store, spec TensorSpec) (Tensor, error) {
+func export(store *ml.Store, spec TensorSpec) (Tensor, error) {
 	v := store.GetVariable(VariablePath(spec.Name))
 	if v == nil {
 		return Tensor{}, fmt.Errorf("tensor %s is missing in the store", spec.Name)
