@@ -37,9 +37,9 @@ sqrt(2*layers), norms at one. The same seed gives the same bytes. DIR must be em
 		if err != nil {
 			return cli.Usage(err)
 		}
-		parsed, err := hf.ParseConfig(data)
+		parsed, err := model.ParseConfig(data)
 		if err != nil {
-			return cli.Usage(err)
+			return cli.Usage(fmt.Errorf("%s: %w", config, err))
 		}
 		for _, name := range []string{dtype, parsed.DType, "float32"} {
 			if name != "" {

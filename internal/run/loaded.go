@@ -77,22 +77,10 @@ type Start struct {
 	Files map[string]blob.Ref `json:"files,omitempty"`
 }
 
-// modelOf is the architecture that a run's dimensions give, in Hugging Face's terms.
-func modelOf(cfg config.Run, vocabSize int) model.Config {
-	m := cfg.Model
-	return model.Config{
-		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads,
-		NumKeyValueHeads: m.NumKVHeads, HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize,
-		VocabSize: vocabSize, RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps,
-		TieWordEmbeddings: m.TieEmbeddings, MaxPositionEmbeddings: m.MaxContext,
-		InitializerRange: m.InitializerRange,
-	}
-}
-
 // readStart gives a run the architecture: that of the stored checkpoint which it
 // starts from, or the one of its dimensions.
 func (r *Loaded) readStart(ctx context.Context, store blob.Store) error {
-	r.Model = modelOf(r.Config, r.Format.Tokenizer().VocabSize())
+	r.Model = model.OfRun(r.Config.Model, r.Format.Tokenizer().VocabSize())
 	if !r.Config.Model.Starts() {
 		return nil
 	}

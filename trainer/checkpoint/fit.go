@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ var ErrMismatch = fault.Newf(fault.Conflict, "checkpoint does not fit")
 func (d Description) Fits(want About, network model.Config) error {
 	var differs []string
 	differ := func(what string, have, want any) {
-		if have != want {
+		if !reflect.DeepEqual(have, want) {
 			differs = append(differs, fmt.Sprintf("%s is %v, want %v", what, have, want))
 		}
 	}

@@ -156,7 +156,7 @@ func putPolicy(ctx context.Context, store blob.Store, prefix string, m policyMan
 
 // policyFiles are the files of a policy but its weights and its manifest.
 func policyFiles(p Policy) (map[string]content, error) {
-	config, err := hf.EncodeConfig(p.Model, hf.TorchName(safetensors.F32))
+	config, err := model.EncodeConfig(p.Model, hf.TorchName(safetensors.F32))
 	if err != nil {
 		return nil, err
 	}
@@ -245,9 +245,11 @@ func loadPolicy(ctx context.Context, store blob.Store, ref blob.Ref, weights boo
 	if err != nil {
 		return Policy{}, err
 	}
-	if err := json.Unmarshal(config, &p.Model); err != nil {
+	parsed, err := model.ParseConfig(config)
+	if err != nil {
 		return Policy{}, fmt.Errorf("%s: %w: %w", fileConfig, err, ErrCorrupt)
 	}
+	p.Model = parsed.Config
 	if weights {
 		if p.Weights, err = readWeights(ctx, store, m); err != nil {
 			return Policy{}, err

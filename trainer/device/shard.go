@@ -155,11 +155,11 @@ func Shardings(cfg model.Config, m Mesh) ([]Sharding, error) {
 // sharding of one weight. Matrices are stored [out, in].
 func (m Mesh) sharding(t model.TensorSpec) Sharding {
 	s := Sharding{Name: t.Name, Shape: t.Shape, Shard: slices.Clone(t.Shape), Axes: make([]string, len(t.Shape))}
-	if len(t.Shape) < 2 || strings.Contains(t.Name, ".lora_") {
-		return s // a norm or an adapter is smaller than the message that would gather it
+	if t.Split == model.SplitNone {
+		return s // a vector or an adapter is smaller than the message that would gather it
 	}
 	column, row := 0, 1 // the axis over model, the axis over data
-	if intoResidual(t.Name) {
+	if t.Split == model.SplitIn {
 		column, row = 1, 0
 	}
 	s.Axes[column] = AxisModel
@@ -239,10 +239,4 @@ func (m Mesh) check(cfg model.Config) error {
 		divides("hidden_size", cfg.HiddenSize, AxisData, m.Data)
 	}
 	return errors.Join(errs...)
-}
-
-// intoResidual reports whether a weight projects back into the residual stream. The
-// model axis then divides its input instead of its output.
-func intoResidual(name string) bool {
-	return strings.HasSuffix(name, ".self_attn.o_proj.weight") || strings.HasSuffix(name, ".mlp.down_proj.weight")
 }

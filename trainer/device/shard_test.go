@@ -123,7 +123,7 @@ func TestShardsMakeTheTensor(t *testing.T) {
 
 func TestPlace(t *testing.T) {
 	store, cfg, m := ml.NewStore(), small(), device.Mesh{Data: 2, Model: 4, FSDP: true}
-	if err := model.Init(store, cfg, 1); err != nil {
+	if err := model.Init(nil, store, cfg, 1); err != nil {
 		t.Fatal(err)
 	}
 	all, err := device.Shardings(cfg, m)

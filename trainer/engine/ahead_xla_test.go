@@ -117,7 +117,7 @@ func distribution(t *testing.T, cfg model.Config, version uint64, context []int3
 		t.Fatal(err)
 	}
 	store := ml.NewStore()
-	if err := model.Init(store, cfg, version); err != nil {
+	if err := model.Init(nil, store, cfg, version); err != nil {
 		t.Fatal(err)
 	}
 	exec, err := ml.NewExec(backend, store, func(s *ml.Scope, in *graph.Node) *graph.Node {

@@ -174,7 +174,7 @@ func fullForward(t *testing.T, cfg model.Config, tokens []int32, temperature flo
 		t.Fatal(err)
 	}
 	store := ml.NewStore()
-	if err := model.Init(store, cfg, 1); err != nil {
+	if err := model.Init(nil, store, cfg, 1); err != nil {
 		t.Fatal(err)
 	}
 	exec, err := ml.NewExec(backend, store, func(s *ml.Scope, in *graph.Node) []*graph.Node {

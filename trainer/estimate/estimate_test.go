@@ -49,8 +49,8 @@ func TestModelFile(t *testing.T) {
 			t.Errorf("%s: %+v", name, cfg)
 		}
 	}
-	write(`{"vocab_size":64}`)
-	if _, err := estimate.Model(dir); err == nil || !strings.Contains(err.Error(), "hidden_size: 0") {
+	write(`{"model_type":"qwen3","vocab_size":64}`)
+	if _, err := estimate.Model(dir); err == nil || !strings.Contains(err.Error(), "hidden_size: missing") {
 		t.Errorf("config.json without dimensions: %v", err)
 	}
 }

@@ -34,7 +34,7 @@ func Create(dir string, network model.Config, weight func(name string) (model.Te
 		return fmt.Errorf("create %s: dtype %q, want F32, F16 or BF16", dir, layout.DType)
 	}
 	files := map[string][]byte{}
-	config, err := EncodeConfig(network, TorchName(layout.DType))
+	config, err := model.EncodeConfig(network, TorchName(layout.DType))
 	if err != nil {
 		return err
 	}

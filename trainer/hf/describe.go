@@ -58,7 +58,7 @@ func Describe(network model.Config, d safetensors.DType, files map[string][]byte
 
 // describedConfig is config.json with the ids that programs look for there.
 func describedConfig(network model.Config, d safetensors.DType, g Generation) ([]byte, error) {
-	config, err := EncodeConfig(network, TorchName(d))
+	config, err := model.EncodeConfig(network, TorchName(d))
 	if err != nil {
 		return nil, err
 	}

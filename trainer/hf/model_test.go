@@ -35,6 +35,11 @@ func contents(t *testing.T, dir string) map[string]string {
 }
 
 // tensors reads all weights.
+func tiny() model.Config {
+	return model.Config{VocabSize: 64, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+		HeadDim: 16, MaxPositionEmbeddings: 128, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
+}
+
 func tensors(t *testing.T, m *hf.Model) []model.Tensor {
 	t.Helper()
 	var out []model.Tensor

@@ -29,7 +29,7 @@ func BenchmarkGradient(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx%d/remat=%v/like=%v", c.batch, c.seq, c.remat, c.like), func(b *testing.B) {
 			opts := model.Options{Remat: c.remat, LikeDecode: c.like}
 			store := ml.NewStore()
-			if err := model.Init(store, cfg, 1); err != nil {
+			if err := model.Init(nil, store, cfg, 1); err != nil {
 				b.Fatal(err)
 			}
 			exec, err := ml.NewExec(backend(b), store, func(s *ml.Scope, tokens *graph.Node) []*graph.Node {

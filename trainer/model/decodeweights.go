@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/gomlx/gomlx/core/tensors"
 	ml "github.com/gomlx/gomlx/ml/model"
@@ -37,15 +36,19 @@ func ImportDecode(store *ml.Store, cfg Config, lookup func(name string) (Tensor,
 		}
 		return nil
 	}
+	inParts := map[string]bool{} // the factors of what Down takes
+	for _, l := range cfg.Layers() {
+		inParts[l.Gate.Weight], inParts[l.Up.Weight] = true, true
+	}
 	for _, spec := range cfg.Tensors() {
 		t, _ := lookup(spec.Name) // checked above
 		var err error
 		switch {
-		case spec.Name == nameHead:
+		case spec.Name == NameHead:
 			continue
-		case spec.Name == nameEmbed || len(spec.Shape) == 1:
+		case spec.Name == NameEmbed || len(spec.Shape) == 1:
 			err = storeWeight(spec.Name, t.Data, spec.Shape...)
-		case strings.HasSuffix(spec.Name, nameGate) || strings.HasSuffix(spec.Name, nameUp):
+		case inParts[spec.Name]:
 			err = storeParts(storeWeight, spec.Name, t, cfg.HiddenSize)
 		default:
 			err = storePanels(storeWeight, spec.Name, t, spec.Shape[0])
@@ -54,8 +57,8 @@ func ImportDecode(store *ml.Store, cfg Config, lookup func(name string) (Tensor,
 			return err
 		}
 	}
-	head, _ := lookup(cfg.headName())
-	return storePanels(storeWeight, nameHead, head, cfg.PaddedVocab())
+	head, _ := lookup(cfg.HeadName())
+	return storePanels(storeWeight, NameHead, head, cfg.PaddedVocab())
 }
 
 // storeFunc stores a weight of the decode layout.

@@ -50,7 +50,7 @@ func weightsOf(t *testing.T, cfg model.Config) []model.Tensor {
 func storeOf(t *testing.T, cfg model.Config, ts []model.Tensor) *ml.Store {
 	t.Helper()
 	store := ml.NewStore()
-	if err := model.Import(store, cfg, model.ByName(ts)); err != nil {
+	if err := model.Import(nil, store, cfg, model.ByName(ts)); err != nil {
 		t.Fatal(err)
 	}
 	return store
@@ -305,21 +305,24 @@ func TestRematChangesNothing(t *testing.T) {
 	}
 }
 
-func TestImportExport(t *testing.T) {
+func TestImport(t *testing.T) {
 	cfg := small(false)
 	ts := weightsOf(t, cfg)
-	out, err := model.Export(storeOf(t, cfg, ts), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(ts, out); diff != "" {
-		t.Errorf("export after import (-want +got):\n%s", diff)
-	}
 	store := storeOf(t, cfg, ts)
+	for _, want := range ts {
+		value, err := store.GetVariable(model.VariablePath(want.Name)).Value()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := model.Tensor{Name: want.Name, Shape: value.Shape().Dimensions, Data: tensors.MustCopyFlatData[float32](value)}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the store after import (-want +got):\n%s", diff)
+		}
+	}
 	broken := slices.Clone(ts)
 	broken[1].Name = "elsewhere"
 	broken[2].Shape = []int{20, 48}
-	err = model.Import(store, cfg, model.ByName(broken))
+	err := model.Import(nil, store, cfg, model.ByName(broken))
 	for _, want := range []string{
 		"tensor model.layers.0.input_layernorm.weight is missing",
 		"tensor model.layers.0.self_attn.q_proj.weight: shape [20 48], want [48 20]",

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // TensorSpec names one weight as Hugging Face checkpoints do.
@@ -13,7 +14,20 @@ type TensorSpec struct {
 	// all zeros with Zeros.
 	Std   float64
 	Zeros bool
+	// Split is how the model axis of a mesh divides the tensor.
+	Split MeshSplit
 }
+
+// MeshSplit is how tensors are divided among the devices that share a layer.
+type MeshSplit int
+
+// A tensor is whole on every device, or divided along its outputs or its inputs
+// (Megatron-LM, arXiv 1909.08053, section 3).
+const (
+	SplitNone MeshSplit = iota
+	SplitOut
+	SplitIn
+)
 
 // Size returns the number of scalars.
 func (t TensorSpec) Size() int {
@@ -24,58 +38,71 @@ func (t TensorSpec) Size() int {
 	return n
 }
 
-// Names of the weights outside and inside a layer.
-const (
-	nameEmbed    = "model.embed_tokens.weight"
-	nameNorm     = "model.norm.weight"
-	nameHead     = "lm_head.weight"
-	nameAttnNorm = "input_layernorm.weight"
-	nameQ        = "self_attn.q_proj.weight"
-	nameK        = "self_attn.k_proj.weight"
-	nameV        = "self_attn.v_proj.weight"
-	nameO        = "self_attn.o_proj.weight"
-	nameQNorm    = "self_attn.q_norm.weight"
-	nameKNorm    = "self_attn.k_norm.weight"
-	nameMLPNorm  = "post_attention_layernorm.weight"
-	nameGate     = "mlp.gate_proj.weight"
-	nameUp       = "mlp.up_proj.weight"
-	nameDown     = "mlp.down_proj.weight"
-)
-
-// layerName is the full name of a weight of layer i.
-func layerName(i int, name string) string { return fmt.Sprintf("model.layers.%d.%s", i, name) }
+// IsEmbedding reports whether rows of the tensor are looked up by tokens.
+func (t TensorSpec) IsEmbedding() bool { return t.Name == NameEmbed }
 
 // Tensors lists every weight of the network in a fixed order, adapters last. A tied head has
-// no tensor of its own. Projections back into the residual stream start
-// smaller by sqrt(2*layers), so that the stream's variance does not grow with
-// depth (GPT-2 report, section 2.3).
+// no tensor. Projections back into the residual stream start smaller by sqrt(2*layers), so
+// that the stream's variance does not grow with depth (GPT-2 report, section 2.3).
 func (c Config) Tensors() []TensorSpec {
 	std := c.InitializerRange
 	residual := std / math.Sqrt(2*float64(c.NumHiddenLayers))
-	d, f := c.HiddenSize, c.IntermediateSize
-	q, kv := c.NumAttentionHeads*c.HeadDim, c.NumKeyValueHeads*c.HeadDim
-	weight := func(name string, std float64, shape ...int) TensorSpec {
-		return TensorSpec{Name: name, Shape: shape, Std: std}
+	table := func(name string) TensorSpec {
+		return TensorSpec{Name: name, Shape: []int{c.VocabSize, c.HiddenSize}, Std: std, Split: SplitOut}
 	}
-	specs := []TensorSpec{weight(nameEmbed, std, c.VocabSize, d)}
-	for i := range c.NumHiddenLayers {
-		specs = append(specs,
-			weight(layerName(i, nameAttnNorm), 0, d),
-			weight(layerName(i, nameQ), std, q, d),
-			weight(layerName(i, nameK), std, kv, d),
-			weight(layerName(i, nameV), std, kv, d),
-			weight(layerName(i, nameO), residual, d, q),
-			weight(layerName(i, nameQNorm), 0, c.HeadDim),
-			weight(layerName(i, nameKNorm), 0, c.HeadDim),
-			weight(layerName(i, nameMLPNorm), 0, d),
-			weight(layerName(i, nameGate), std, f, d),
-			weight(layerName(i, nameUp), std, f, d),
-			weight(layerName(i, nameDown), residual, d, f),
-		)
+	specs := []TensorSpec{table(NameEmbed)}
+	norm := func(name string, size int) {
+		if name != "" {
+			specs = append(specs, TensorSpec{Name: name, Shape: []int{size}})
+		}
 	}
-	specs = append(specs, weight(nameNorm, 0, d))
+	linear := func(linears ...Linear) {
+		for _, l := range linears {
+			w := TensorSpec{Name: l.Weight, Shape: []int{l.Out, l.In}, Std: std, Split: SplitOut}
+			if l.Residual {
+				w.Std, w.Split = residual, SplitIn
+			}
+			if specs = append(specs, w); l.Bias != "" {
+				specs = append(specs, TensorSpec{Name: l.Bias, Shape: []int{l.Out}, Zeros: true})
+			}
+		}
+	}
+	for _, l := range c.Layers() {
+		norm(l.AttnNorm, c.HiddenSize)
+		linear(l.Q, l.K, l.V, l.O)
+		norm(l.QNorm, c.HeadDim)
+		norm(l.KNorm, c.HeadDim)
+		norm(l.MLPNorm, c.HiddenSize)
+		linear(l.Gate, l.Up, l.Down)
+	}
+	norm(NameNorm, c.HiddenSize)
 	if !c.TieWordEmbeddings {
-		specs = append(specs, weight(nameHead, std, c.VocabSize, d))
+		specs = append(specs, table(NameHead))
 	}
 	return append(specs, c.Adapters()...)
+}
+
+// ggufNames maps tensor names, without layer and kind, to llama.cpp's.
+func ggufNames() map[string]string {
+	return map[string]string{
+		"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+		"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+		"self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+		"post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+	}
+}
+
+// GGUF is the tensor's name in llama.cpp's files.
+func (t TensorSpec) GGUF() (string, error) {
+	dot := strings.LastIndexByte(t.Name, '.')
+	stem, kind, block := t.Name[:max(dot, 0)], t.Name[max(dot, 0):], ""
+	if rest, ok := strings.CutPrefix(stem, "model.layers."); ok {
+		layer, part, _ := strings.Cut(rest, ".")
+		stem, block = part, "blk."+layer+"."
+	}
+	name, ok := ggufNames()[stem]
+	if !ok {
+		return "", fmt.Errorf("tensor %s has no name in llama.cpp", t.Name)
+	}
+	return block + name + kind, nil
 }

@@ -47,7 +47,7 @@ func (t Tuning) decays(spec model.TensorSpec) bool {
 	switch {
 	case len(spec.Shape) < 2:
 		return t.DecayVectors
-	case strings.Contains(spec.Name, "embed_tokens"):
+	case spec.IsEmbedding():
 		return t.DecayEmbeddings
 	default:
 		return true

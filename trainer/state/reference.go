@@ -28,7 +28,7 @@ func (r *Reference) Set(weights []tensor.Named) error {
 	if store == nil {
 		store = ml.NewStore()
 	}
-	if err := model.ImportOn(r.backend, store, r.network, tensor.ByName(weights)); err != nil {
+	if err := model.Import(r.backend, store, r.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("reference policy: %w", err)
 	}
 	r.store = store

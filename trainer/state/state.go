@@ -86,7 +86,7 @@ func (s *State) Close() {
 // Init starts training from the random weights of a seed.
 func (s *State) Init(seed uint64) error {
 	s.ready, s.Revision = false, s.Revision+1
-	if err := model.InitOn(s.moments.backend, s.store, s.network, seed); err != nil {
+	if err := model.Init(s.moments.backend, s.store, s.network, seed); err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
 	return s.beginFresh()
@@ -95,7 +95,7 @@ func (s *State) Init(seed uint64) error {
 // Import starts training from given weights, for example a published policy.
 func (s *State) Import(weights []tensor.Named) error {
 	s.ready, s.Revision = false, s.Revision+1
-	if err := model.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
+	if err := model.Import(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
 	return s.beginFresh()
@@ -118,7 +118,7 @@ func (s *State) Restore(from checkpoint.State) error {
 	if from.Model != s.network {
 		return fmt.Errorf("restore: state of the model %+v, this trainer has %+v", from.Model, s.network)
 	}
-	if err := model.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(from.Weights)); err != nil {
+	if err := model.Import(s.moments.backend, s.store, s.network, tensor.ByName(from.Weights)); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	changed, err := s.moments.restore(from)

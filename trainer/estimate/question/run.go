@@ -79,10 +79,5 @@ func modelOfRun(cfg config.Run) (model.Config, error) {
 	if err != nil {
 		return model.Config{}, err
 	}
-	return model.Config{
-		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads, NumKeyValueHeads: m.NumKVHeads,
-		HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize, VocabSize: plain.Tokenizer().VocabSize() + cfg.Tokenizer.NumMerges,
-		RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps, TieWordEmbeddings: m.TieEmbeddings,
-		MaxPositionEmbeddings: m.MaxContext, InitializerRange: m.InitializerRange,
-	}, nil
+	return model.OfRun(m, plain.Tokenizer().VocabSize()+cfg.Tokenizer.NumMerges), nil
 }
