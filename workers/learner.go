@@ -15,7 +15,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/hosts"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 var _ learner.Learner = (*trainer.Trainer)(nil)
@@ -39,7 +39,7 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 	cfg, m := r.Config, r.Model
 	if l := cfg.Trainer.LoRA; l.Rank > 0 {
 		var err error
-		if m.LoRA, err = qwen3.NewLoRA(l.Rank, l.Scale(), l.Targets); err != nil {
+		if m.LoRA, err = model.NewLoRA(l.Rank, l.Scale(), l.Targets); err != nil {
 			return nil, fmt.Errorf("trainer.lora: %w", err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"temper/internal/inference/lease"
 	"temper/internal/inference/remote"
 	"temper/internal/run"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // scripted is an engine of 50 token ids that can be made to lie.
@@ -56,7 +56,7 @@ type membership struct {
 
 func newMembership(t *testing.T, o EnginesOptions) *membership {
 	t.Helper()
-	m := &membership{t: t, store: memblob.New(), loads: &run.Loaded{Ref: run.Ref{RunID: "run-1"}, Model: qwen3.Config{VocabSize: 50}}}
+	m := &membership{t: t, store: memblob.New(), loads: &run.Loaded{Ref: run.Ref{RunID: "run-1"}, Model: model.Config{VocabSize: 50}}}
 	group, err := fleet.New(fleet.Config{MaxContext: 64, Now: time.Now, Every: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // publish stores a policy of random weights as a version of a run.
@@ -21,7 +21,7 @@ func publish(t *testing.T, h *runtest.Run, version int64) run.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weights, err := qwen3.InitialTensors(loaded.Model, uint64(version)+100) //nolint:gosec // small
+	weights, err := model.InitialTensors(loaded.Model, uint64(version)+100) //nolint:gosec // small
 	if err != nil {
 		t.Fatal(err)
 	}

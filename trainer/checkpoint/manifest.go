@@ -13,7 +13,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/object"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // About says whose state a checkpoint is and where in its run. All of it is a
@@ -37,7 +37,7 @@ type manifest struct {
 	Step     int                   `json:"step"`
 	About    About                 `json:"about"`
 	Counters Counters              `json:"counters"`
-	Model    qwen3.Config          `json:"model"`
+	Model    model.Config          `json:"model"`
 	Shards   map[string][]blob.Ref `json:"shards"` // by kind: weights, first_moments, second_moments
 	// CRC64NVME of the shards, by their SHA-256. It is what a load checks: it finds
 	// damage as well and costs a tenth. Empty before format 3.
@@ -180,7 +180,7 @@ type Description struct {
 	Step     int
 	About    About
 	Counters Counters
-	Model    qwen3.Config
+	Model    model.Config
 	Epoch    int64
 	Size     int64 // bytes of all shards
 	Format   int

@@ -15,7 +15,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/object"
 	"temper/trainer/hostmem"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/safetensors"
 )
 
@@ -45,7 +45,7 @@ type shard struct {
 	crc   string   // CRC64NVME, "" before seal
 }
 
-func newShard(tensors []qwen3.Tensor) (*shard, error) {
+func newShard(tensors []model.Tensor) (*shard, error) {
 	values := make(map[string][]float32, len(tensors))
 	infos := make([]safetensors.Info, len(tensors))
 	for i, t := range tensors {
@@ -189,7 +189,7 @@ func (d digest) check() error {
 
 // readShard reads a shard and checks every byte of it by the sum.
 // Errors: ErrCorrupt, blob.ErrNotExist.
-func readShard(ctx context.Context, store blob.Store, ref blob.Ref, sum digest) ([]qwen3.Tensor, error) {
+func readShard(ctx context.Context, store blob.Store, ref blob.Ref, sum digest) ([]model.Tensor, error) {
 	info, err := store.Stat(ctx, ref.Key)
 	if err != nil {
 		return nil, err
@@ -261,14 +261,14 @@ func (h *hashed) header(ref blob.Ref) (*safetensors.File, error) {
 	return file, nil
 }
 
-func (h *hashed) tensors(ref blob.Ref) ([]qwen3.Tensor, error) {
+func (h *hashed) tensors(ref blob.Ref) ([]model.Tensor, error) {
 	file, err := h.header(ref)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]qwen3.Tensor, len(file.Tensors))
+	out := make([]model.Tensor, len(file.Tensors))
 	for i, t := range file.Tensors { // in the order of their bytes, which tile the file
-		out[i] = qwen3.Tensor{Name: t.Name, Shape: t.Shape}
+		out[i] = model.Tensor{Name: t.Name, Shape: t.Shape}
 		if t.DType == safetensors.F32 {
 			out[i].Data = hostmem.Floats(int(t.Size() / 4))
 			err = safetensors.FillF32(out[i].Data, h.fill)

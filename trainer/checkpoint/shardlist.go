@@ -11,7 +11,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/object"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/safetensors"
 	"temper/trainer/tensor"
 )
@@ -151,7 +151,7 @@ func Release(ctx context.Context, store blob.Store, root string, shards []blob.R
 // Read reads a shard from a store and checks every byte. What does not match is read once
 // more: it may have been damaged on the way. Errors: ErrCorrupt, blob.ErrNotExist, each in
 // a blob.RefError.
-func (s Shard) Read(ctx context.Context, store blob.Store) ([]qwen3.Tensor, error) {
+func (s Shard) Read(ctx context.Context, store blob.Store) ([]model.Tensor, error) {
 	out, err := readShard(ctx, store, s.Ref, s.digest())
 	if errors.Is(err, ErrCorrupt) {
 		out, err = readShard(ctx, store, s.Ref, s.digest())

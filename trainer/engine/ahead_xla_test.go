@@ -15,12 +15,12 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/xla/xlatest"
 )
 
@@ -31,7 +31,7 @@ const (
 )
 
 // xlaModel is small, and its distributions are far from uniform.
-func xlaModel() qwen3.Config {
+func xlaModel() model.Config {
 	m := demo(64, 2, 96)
 	m.VocabSize, m.InitializerRange, m.MaxPositionEmbeddings = 203, 0.3, 160 // no whole number of the sampler's blocks
 	return m
@@ -69,7 +69,7 @@ func TestXLAEngine(t *testing.T) {
 
 // near holds a generation of the plugin against that of the backend go. Tokens are equal up to the
 // first draw that falls on a border, which is checked with the trainer's forward pass.
-func near(t *testing.T, cfg qwen3.Config, version uint64, req inference.Request, got, want inference.Generation) {
+func near(t *testing.T, cfg model.Config, version uint64, req inference.Request, got, want inference.Generation) {
 	t.Helper()
 	for i := range min(len(got.Tokens), len(want.Tokens)) {
 		if got.Tokens[i] != want.Tokens[i] {
@@ -91,7 +91,7 @@ func near(t *testing.T, cfg qwen3.Config, version uint64, req inference.Request,
 // border is how far the draw after a context is from the border between two tokens, as a part of the
 // distribution; for greedy requests, how far their probabilities are apart. Tokens that are not
 // neighbours have no common border unless nothing lies between them.
-func border(t *testing.T, cfg qwen3.Config, version uint64, context []int32, req inference.Request, a, b int32) float64 {
+func border(t *testing.T, cfg model.Config, version uint64, context []int32, req inference.Request, a, b int32) float64 {
 	t.Helper()
 	p := distribution(t, cfg, version, context, req.Temperature)
 	if req.Temperature == 0 {
@@ -110,18 +110,18 @@ func border(t *testing.T, cfg qwen3.Config, version uint64, context []int32, req
 }
 
 // distribution is that of the token after a context, from the trainer's forward pass.
-func distribution(t *testing.T, cfg qwen3.Config, version uint64, context []int32, temperature float32) []float64 {
+func distribution(t *testing.T, cfg model.Config, version uint64, context []int32, temperature float32) []float64 {
 	t.Helper()
 	backend, err := compute.NewWithConfig("go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := model.NewStore()
-	if err := qwen3.Init(store, cfg, version); err != nil {
+	store := ml.NewStore()
+	if err := model.Init(nil, store, cfg, version); err != nil {
 		t.Fatal(err)
 	}
-	exec, err := model.NewExec(backend, store, func(s *model.Scope, in *graph.Node) *graph.Node {
-		logits := qwen3.Logits(s, cfg, qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: in}, qwen3.Options{}))
+	exec, err := ml.NewExec(backend, store, func(s *ml.Scope, in *graph.Node) *graph.Node {
+		logits := model.Logits(s, cfg, model.Forward(s, cfg, model.Inputs{Tokens: in}, model.Options{}))
 		return graph.SliceAxis(logits, 1, graph.AxisElem(-1))
 	})
 	if err != nil {

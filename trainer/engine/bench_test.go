@@ -11,12 +11,12 @@ import (
 	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // demo is a network of about the size of the embedded demo's.
-func demo(hidden, layers, intermediate int) qwen3.Config {
-	return qwen3.Config{
+func demo(hidden, layers, intermediate int) model.Config {
+	return model.Config{
 		VocabSize: 400, HiddenSize: hidden, IntermediateSize: intermediate, NumHiddenLayers: layers,
 		NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 32, MaxPositionEmbeddings: 320,
 		RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
@@ -28,7 +28,7 @@ func demo(hidden, layers, intermediate int) qwen3.Config {
 func BenchmarkDecode(b *testing.B) {
 	for _, m := range []struct {
 		name  string
-		model qwen3.Config
+		model model.Config
 		slots int
 	}{
 		{"d128x4/slots=16", demo(128, 4, 384), 16},
@@ -119,9 +119,9 @@ func start(tb testing.TB, cfg engine.Config) *engine.Engine {
 }
 
 // load serves the start weights of a seed equal to the version.
-func load(tb testing.TB, e *engine.Engine, model qwen3.Config, version int64) {
+func load(tb testing.TB, e *engine.Engine, network model.Config, version int64) {
 	tb.Helper()
-	weights, err := qwen3.InitialTensors(model, uint64(version))
+	weights, err := model.InitialTensors(network, uint64(version))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -151,9 +151,9 @@ func cpuTime() time.Duration {
 
 // BenchmarkLongLimit generates short answers under a limit of 2,048 tokens.
 func BenchmarkLongLimit(b *testing.B) {
-	model := demo(128, 4, 384)
-	model.MaxPositionEmbeddings = 2048
-	e := start(b, engine.Config{Model: model, Slots: 64})
+	network := demo(128, 4, 384)
+	network.MaxPositionEmbeddings = 2048
+	e := start(b, engine.Config{Model: network, Slots: 64})
 	cpu, before := cpuTime(), e.Stats()
 	for b.Loop() {
 		var wg sync.WaitGroup

@@ -11,12 +11,12 @@ import (
 
 	"temper/internal/inference"
 	"temper/internal/rl"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // small is a network for tests of behaviour rather than numbers.
-func small() qwen3.Config {
-	return qwen3.Config{
+func small() model.Config {
+	return model.Config{
 		VocabSize: 50, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 1, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		HeadDim: 8, MaxPositionEmbeddings: 400, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.3,
 	}
@@ -30,7 +30,7 @@ func opened(t *testing.T, cfg Config) *Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	weights, err := qwen3.InitialTensors(cfg.Model, 1)
+	weights, err := model.InitialTensors(cfg.Model, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,14 +14,14 @@ import (
 	"temper/internal/inference"
 	"temper/trainer/cpu/kernels"
 	backends "temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/tensor"
 )
 
 // Config of an Engine.
 type Config struct {
 	// Model is the network's dimensions. Every policy that is loaded must have them.
-	Model qwen3.Config
+	Model model.Config
 	// LoadWeights reads a published policy. Only Load uses it.
 	LoadWeights func(ctx context.Context, ref blob.Ref) ([]tensor.Named, error)
 	// OpenWeights opens a published policy where its weights lie, and is used in the place

@@ -14,7 +14,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
@@ -22,14 +22,14 @@ import (
 	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tiny is a network for tests of behaviour rather than numbers.
-func tiny() qwen3.Config {
-	return qwen3.Config{
+func tiny() model.Config {
+	return model.Config{
 		VocabSize: 50, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4,
 		NumKeyValueHeads: 2, HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.3,
 	}
@@ -57,14 +57,14 @@ func bitEqual(t *testing.T, what string, got, want inference.Generation) {
 // and beside different numbers of others: on a network of the demo's size, and
 // on one so wide that the CPU backend changes kernels with the number of rows.
 func TestBatchInvariance(t *testing.T) {
-	for _, model := range []qwen3.Config{demo(128, 1, 384), demo(256, 1, 768)} {
-		t.Run(fmt.Sprint("hidden=", model.HiddenSize), func(t *testing.T) {
+	for _, network := range []model.Config{demo(128, 1, 384), demo(256, 1, 768)} {
+		t.Run(fmt.Sprint("hidden=", network.HiddenSize), func(t *testing.T) {
 			req := inference.Request{Tokens: prompt(0, 21), MaxTokens: 12, Temperature: 0.8, Seed: 99, Version: -1}
-			alone := generate(t, start(t, engine.Config{Model: model, Slots: 1}), req)
+			alone := generate(t, start(t, engine.Config{Model: network, Slots: 1}), req)
 			if len(alone.Tokens) != 12 || len(alone.Logprobs) != 12 || alone.Finish != rl.FinishLength || alone.Version != 1 {
 				t.Fatalf("generation alone: %+v", alone)
 			}
-			e := start(t, engine.Config{Model: model, Slots: 70, Shards: 1, MaxContext: 64})
+			e := start(t, engine.Config{Model: network, Slots: 70, Shards: 1, MaxContext: 64})
 			for _, others := range []int{0, 13, 80} {
 				bitEqual(t, fmt.Sprintf("company of %d", others), amid(t, e, others, req), alone)
 			}
@@ -142,9 +142,9 @@ func TestRepeatedRequestInASessionIsIdempotent(t *testing.T) {
 // full forward pass over the finished context. float32 rounding of log-probabilities
 // of order 10 leaves 1e-5; the ratio of new to old policy feels no more than that.
 func TestLogprobsEqualTheTrainersForward(t *testing.T) {
-	model := demo(128, 2, 384)
-	model.InitializerRange = 0.1
-	e := start(t, engine.Config{Model: model, Slots: 3, Shards: 1})
+	network := demo(128, 2, 384)
+	network.InitializerRange = 0.1
+	e := start(t, engine.Config{Model: network, Slots: 3, Shards: 1})
 	for _, temperature := range []float32{0.6, 0} {
 		req := inference.Request{Tokens: prompt(2, 37), MaxTokens: 40, Temperature: temperature, Seed: 4, Version: -1}
 		gen := generate(t, e, req)
@@ -152,7 +152,7 @@ func TestLogprobsEqualTheTrainersForward(t *testing.T) {
 		if temperature == 0 {
 			scale = 1
 		}
-		want, greedy := fullForward(t, model, append(req.Tokens, gen.Tokens...), scale)
+		want, greedy := fullForward(t, network, append(req.Tokens, gen.Tokens...), scale)
 		for i, token := range gen.Tokens {
 			at := len(req.Tokens) + i - 1 // the position whose logits select the token
 			if d := math.Abs(float64(gen.Logprobs[i]) - float64(want[at])); !(d < 3e-5) {
@@ -167,18 +167,18 @@ func TestLogprobsEqualTheTrainersForward(t *testing.T) {
 
 // fullForward returns, at each position, the log-probability of the token that
 // follows and the likeliest token.
-func fullForward(t *testing.T, cfg qwen3.Config, tokens []int32, temperature float32) (logprobs []float32, likeliest []int32) {
+func fullForward(t *testing.T, cfg model.Config, tokens []int32, temperature float32) (logprobs []float32, likeliest []int32) {
 	t.Helper()
 	backend, err := compute.NewWithConfig("go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := model.NewStore()
-	if err := qwen3.Init(store, cfg, 1); err != nil {
+	store := ml.NewStore()
+	if err := model.Init(nil, store, cfg, 1); err != nil {
 		t.Fatal(err)
 	}
-	exec, err := model.NewExec(backend, store, func(s *model.Scope, in *graph.Node) []*graph.Node {
-		logits := qwen3.Logits(s, cfg, qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: in}, qwen3.Options{})) // [1, T, V]
+	exec, err := ml.NewExec(backend, store, func(s *ml.Scope, in *graph.Node) []*graph.Node {
+		logits := model.Logits(s, cfg, model.Forward(s, cfg, model.Inputs{Tokens: in}, model.Options{})) // [1, T, V]
 		all := graph.LogSoftmax(graph.DivScalar(logits, temperature), -1)
 		now := graph.SliceAxis(all, 1, graph.AxisRange(0, -1))
 		next := graph.OneHot(graph.SliceAxis(in, 1, graph.AxisRangeToEnd(1)), cfg.VocabSize, logits.DType())
@@ -368,8 +368,8 @@ func TestCancelledRequestLeavesTheQueue(t *testing.T) {
 }
 
 func TestLoadDrainsAndSwaps(t *testing.T) {
-	model := tiny()
-	e := start(t, engine.Config{Model: model, Slots: 2, Shards: 1})
+	network := tiny()
+	e := start(t, engine.Config{Model: network, Slots: 2, Shards: 1})
 	req := inference.Request{Tokens: prompt(4, 8), MaxTokens: 50, Temperature: 1, Seed: 8, Version: -1, Session: "s"}
 	old := generate(t, e, req)
 	e.Release("s")
@@ -384,33 +384,33 @@ func TestLoadDrainsAndSwaps(t *testing.T) {
 	for e.Stats().Generated < 53 { // 50 of the first, so the second is running
 		time.Sleep(100 * time.Microsecond)
 	}
-	load(t, e, model, 2)
+	load(t, e, network, 2)
 	if err := <-running; err != nil {
 		t.Fatal(err)
 	}
 	bitEqual(t, "a load while it runs", during, old)
-	fresh := generate(t, start(t, engine.Config{Model: model, Slots: 1}), req) // version 1 again
+	fresh := generate(t, start(t, engine.Config{Model: network, Slots: 1}), req) // version 1 again
 	bitEqual(t, "another engine", fresh, old)
 
 	now := generate(t, e, req)
 	if now.Version != 2 || e.Version() != 2 || cmp.Equal(now.Tokens, old.Tokens) {
 		t.Errorf("after the load: version %d, engine %d, same tokens %v", now.Version, e.Version(), cmp.Equal(now.Tokens, old.Tokens))
 	}
-	reference, err := engine.New(engine.Config{Model: model, Slots: 1})
+	reference, err := engine.New(engine.Config{Model: network, Slots: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reference.Close()
-	load(t, reference, model, 2)
+	load(t, reference, network, 2)
 	bitEqual(t, "a session of the old version", now, generate(t, reference, req))
 }
 
 func TestLoad(t *testing.T) {
-	model := tiny()
+	network := tiny()
 	reads := 0
-	e, err := engine.New(engine.Config{Model: model, Slots: 1, LoadWeights: func(_ context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
+	e, err := engine.New(engine.Config{Model: network, Slots: 1, LoadWeights: func(_ context.Context, ref blob.Ref) ([]model.Tensor, error) {
 		reads++
-		ts, err := qwen3.InitialTensors(model, 1)
+		ts, err := model.InitialTensors(network, 1)
 		if ref.Key == "broken" {
 			return ts[1:], err
 		}

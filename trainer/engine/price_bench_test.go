@@ -15,7 +15,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // BenchmarkPriceOfPortable measures what portable kernels cost against native ones: the
@@ -24,7 +24,7 @@ import (
 func BenchmarkPriceOfPortable(b *testing.B) {
 	for _, m := range []struct {
 		name  string
-		model qwen3.Config
+		model model.Config
 	}{{"d128x4", demo(128, 4, 384)}, {"d256x6", demo(256, 6, 768)}} {
 		b.Run("update/"+m.name, func(b *testing.B) { inTurns(b, m.model, updates) })
 		b.Run("decode/"+m.name, func(b *testing.B) { inTurns(b, m.model, decodes) })
@@ -32,8 +32,8 @@ func BenchmarkPriceOfPortable(b *testing.B) {
 }
 
 // inTurns measures work with native and with portable kernels in turns.
-func inTurns(b *testing.B, model qwen3.Config, prepare func(*testing.B, qwen3.Config, kernels.Choice) func()) {
-	native, portable := prepare(b, model, kernels.Native), prepare(b, model, kernels.Portable)
+func inTurns(b *testing.B, network model.Config, prepare func(*testing.B, model.Config, kernels.Choice) func()) {
+	native, portable := prepare(b, network, kernels.Native), prepare(b, network, kernels.Portable)
 	for range 2 { // build the graphs
 		native()
 		portable()
@@ -64,8 +64,8 @@ func ownCPU(b *testing.B) time.Duration {
 }
 
 // updates makes policy updates on 8 trajectories of 256 tokens.
-func updates(b *testing.B, model qwen3.Config, c kernels.Choice) func() {
-	tr, err := trainer.New(trainer.Config{Model: model, Kernels: c, MicrobatchTokens: 1 << 14, Temperature: 1,
+func updates(b *testing.B, network model.Config, c kernels.Choice) func() {
+	tr, err := trainer.New(trainer.Config{Model: network, Kernels: c, MicrobatchTokens: 1 << 14, Temperature: 1,
 		Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28}})
 	if err != nil {
 		b.Fatal(err)
@@ -92,8 +92,8 @@ func updates(b *testing.B, model qwen3.Config, c kernels.Choice) func() {
 }
 
 // decodes samples 64 tokens of each of 64 rollouts.
-func decodes(b *testing.B, model qwen3.Config, c kernels.Choice) func() {
-	e := start(b, engine.Config{Model: model, Kernels: c, Slots: 64})
+func decodes(b *testing.B, network model.Config, c kernels.Choice) func() {
+	e := start(b, engine.Config{Model: network, Kernels: c, Slots: 64})
 	return func() {
 		var wg sync.WaitGroup
 		for i := range 64 {

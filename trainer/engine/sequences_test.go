@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"temper/internal/inference"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // jobOf is a job of a session with a context.
@@ -261,7 +261,7 @@ func TestBlocksHoldWhatTheirSequencesSay(t *testing.T) {
 
 // TestGoBackendReadsTables fails when every pass would copy all blocks.
 func TestGoBackendReadsTables(t *testing.T) {
-	cfg := Config{Model: qwen3.Config{
+	cfg := Config{Model: model.Config{
 		VocabSize: 50, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 1, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.1,
 	}}

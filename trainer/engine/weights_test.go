@@ -8,7 +8,7 @@ import (
 
 	"temper/internal/inference"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/tensor"
 )
 
@@ -35,7 +35,7 @@ func (d *directory) Close() error {
 // also where its weights are refused.
 func TestLoadFromEqualsLoadTensors(t *testing.T) {
 	cfg := ci()
-	weights, err := qwen3.InitialTensors(cfg, 9)
+	weights, err := model.InitialTensors(cfg, 9)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/loss"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // every leaves out most shapes, since each takes three processes or more.
@@ -50,8 +50,8 @@ func TestMain(m *testing.M) {
 }
 
 // sized returns a model of the given sizes; its heads are of 32.
-func sized(vocab, hidden, feed, layers, heads int) qwen3.Config {
-	return qwen3.Config{VocabSize: vocab, HiddenSize: hidden, IntermediateSize: feed, NumHiddenLayers: layers, NumAttentionHeads: heads,
+func sized(vocab, hidden, feed, layers, heads int) model.Config {
+	return model.Config{VocabSize: vocab, HiddenSize: hidden, IntermediateSize: feed, NumHiddenLayers: layers, NumAttentionHeads: heads,
 		NumKeyValueHeads: heads / 2, HeadDim: 32, MaxPositionEmbeddings: 4096, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
 }
 

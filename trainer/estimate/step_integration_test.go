@@ -12,13 +12,13 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // memoryStep describes the steps that measureMemory makes.
 type memoryStep struct {
 	Backend string // of trainer.Config
-	Model   qwen3.Config
+	Model   model.Config
 	// Rows sequences of Length tokens each make a device pass.
 	Rows, Length int
 	// Passes is the number of passes side by side; 0 is 1.

@@ -15,8 +15,8 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/pass"
-	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )
 
@@ -93,7 +93,7 @@ func (m *Member) join(c *conn) (rank int, err error) {
 type work struct {
 	member    *Member
 	conn      *conn
-	network   qwen3.Config
+	network   model.Config
 	assistant *pass.Assistant // nil before the first setup
 	running   sync.WaitGroup  // passes, and beats
 	passes    sync.WaitGroup

@@ -104,7 +104,7 @@ func TestKilledLlamaCpp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, store := model(true), memblob.New()
+	m, store := network(true), memblob.New()
 	folder := t.TempDir()
 	e := llama(t, store, m, folder)
 	publisher := handoff.Publisher{Store: store}

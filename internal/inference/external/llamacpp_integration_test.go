@@ -13,7 +13,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/inference/external"
 	"temper/trainer/handoff"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // llamaPython is a Python with the package xllamacpp. The pipeline makes one and
@@ -30,7 +30,7 @@ func llamaPython(t *testing.T) string {
 	return python
 }
 
-func llama(t *testing.T, store blob.Store, m qwen3.Config, folder string) *external.Engine {
+func llama(t *testing.T, store blob.Store, m model.Config, folder string) *external.Engine {
 	t.Helper()
 	script, err := filepath.Abs("../../../tools/bench/enginebench/llamacpp.py")
 	if err != nil {
@@ -53,7 +53,7 @@ func llama(t *testing.T, store blob.Store, m qwen3.Config, folder string) *exter
 func TestRealLlamaCpp(t *testing.T) {
 	for name, tied := range map[string]bool{"tied": true, "untied": false} {
 		t.Run(name, func(t *testing.T) {
-			m, store := model(tied), memblob.New()
+			m, store := network(tied), memblob.New()
 			e := llama(t, store, m, t.TempDir())
 			var ref blob.Ref
 			for version := range int64(2) {

@@ -21,7 +21,7 @@ import (
 	"temper/trainer/engine"
 	"temper/trainer/handoff"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // ownServer is our own serving of a policy, behind the routes with which vLLM takes new
@@ -30,7 +30,7 @@ type ownServer struct {
 	t      *testing.T
 	engine *engine.Engine
 	api    http.Handler
-	model  qwen3.Config
+	model  model.Config
 
 	mu      sync.Mutex
 	loads   int64
@@ -38,7 +38,7 @@ type ownServer struct {
 }
 
 // serveOwn serves a network that has no weights yet.
-func serveOwn(t *testing.T, m qwen3.Config, tok *tokenizer.Tokenizer) string {
+func serveOwn(t *testing.T, m model.Config, tok *tokenizer.Tokenizer) string {
 	t.Helper()
 	e, err := engine.New(engine.Config{Model: m, Slots: 16})
 	if err != nil {
@@ -93,7 +93,7 @@ func (o *ownServer) reload(r *http.Request, dir string) {
 		return
 	}
 	defer m.Close()
-	var weights []qwen3.Tensor
+	var weights []model.Tensor
 	for _, spec := range o.model.Tensors() {
 		w, err := m.Tensor(spec.Name)
 		if err != nil {
@@ -124,7 +124,7 @@ func (o *ownServer) generate(w http.ResponseWriter, r *http.Request) {
 
 // TestOwnServer: the client of vLLM keeps its contract against our own server.
 func TestOwnServer(t *testing.T) {
-	m, store := model(true), memblob.New()
+	m, store := network(true), memblob.New()
 	tok, err := chat.TrainTokenizer(chat.Config{}, nil, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -19,27 +19,27 @@ import (
 	"temper/internal/inference/inferencetest"
 	"temper/trainer/checkpoint"
 	"temper/trainer/handoff"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // model is a network that each of the servers can run: vLLM on a CPU wants heads of 32.
-func model(tied bool) qwen3.Config {
-	return qwen3.Config{
+func network(tied bool) model.Config {
+	return model.Config{
 		VocabSize: 512, HiddenSize: 128, IntermediateSize: 256, NumHiddenLayers: 3, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 32,
 		MaxPositionEmbeddings: 256, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: tied, InitializerRange: 0.1,
 	}
 }
 
 // stored publishes a random policy of a seed.
-func stored(t *testing.T, store blob.Store, m qwen3.Config, seed uint64) blob.Ref {
+func stored(t *testing.T, store blob.Store, m model.Config, seed uint64) blob.Ref {
 	t.Helper()
-	weights, err := qwen3.InitialTensors(m, seed)
+	weights, err := model.InitialTensors(m, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lookup := qwen3.ByName(weights)
+	lookup := model.ByName(weights)
 	ref, err := checkpoint.PublishFrom(t.Context(), store, filepath.Join("policies", string(rune('0'+seed))), checkpoint.Policy{Model: m},
-		func(name string) (qwen3.Tensor, error) { w, _ := lookup(name); return w, nil })
+		func(name string) (model.Tensor, error) { w, _ := lookup(name); return w, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func stored(t *testing.T, store blob.Store, m qwen3.Config, seed uint64) blob.Re
 }
 
 // conform runs the suite against an engine that serves the policy at ref.
-func conform(t *testing.T, e *external.Engine, m qwen3.Config, store blob.Store, ref blob.Ref, tolerance float64) {
+func conform(t *testing.T, e *external.Engine, m model.Config, store blob.Store, ref blob.Ref, tolerance float64) {
 	t.Helper()
 	publisher, dir := handoff.Publisher{Store: store}, filepath.Join(t.TempDir(), "policy")
 	if err := publisher.Write(t.Context(), ref, dir); err != nil {
@@ -94,7 +94,7 @@ func cutLate(t *testing.T, e *external.Engine) {
 
 // measure compares the log-probabilities of many tokens with ours, and says how far
 // they are apart. TEMPER_TEST_TOKENS is how many.
-func measure(t *testing.T, e *external.Engine, m qwen3.Config, store blob.Store, ref blob.Ref, tolerance float64) {
+func measure(t *testing.T, e *external.Engine, m model.Config, store blob.Store, ref blob.Ref, tolerance float64) {
 	t.Helper()
 	want := 600
 	if text := os.Getenv("TEMPER_TEST_TOKENS"); text != "" {

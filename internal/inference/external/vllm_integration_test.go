@@ -18,7 +18,7 @@ import (
 	"temper/internal/inference/external"
 	"temper/internal/proc"
 	"temper/trainer/handoff"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // startVLLM starts a vLLM server on the CPU with a policy and returns its URL.
@@ -63,7 +63,7 @@ func startVLLM(t *testing.T, store blob.Store, ref blob.Ref) string {
 	return "http://" + addresses[0]
 }
 
-func vllmEngine(t *testing.T, store blob.Store, m qwen3.Config, url string) *external.Engine {
+func vllmEngine(t *testing.T, store blob.Store, m model.Config, url string) *external.Engine {
 	t.Helper()
 	e, err := external.New(external.Config{
 		Kind: config.EngineVLLM, URLs: []string{url}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
@@ -78,7 +78,7 @@ func vllmEngine(t *testing.T, store blob.Store, m qwen3.Config, url string) *ext
 
 // TestRealVLLM replaces the policy between generations, and keeps the contract.
 func TestRealVLLM(t *testing.T) {
-	m, store := model(false), memblob.New()
+	m, store := network(false), memblob.New()
 	e := vllmEngine(t, store, m, startVLLM(t, store, stored(t, store, m, 1)))
 	var ref blob.Ref
 	for version := range int64(3) {
@@ -98,7 +98,7 @@ func TestRealVLLMWithATiedHead(t *testing.T) {
 	if strings.HasPrefix(os.Getenv("TEMPER_TEST_VLLM"), "http") {
 		t.Skip("the server at TEMPER_TEST_VLLM has an untied head")
 	}
-	m, store := model(true), memblob.New()
+	m, store := network(true), memblob.New()
 	first := stored(t, store, m, 1)
 	e := vllmEngine(t, store, m, startVLLM(t, store, first))
 	if err := e.Load(t.Context(), first, 0); err != nil {

@@ -21,14 +21,14 @@ import (
 	"temper/internal/inference/remote"
 	"temper/internal/rl"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/tensor"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // tiny is a network for tests of behaviour rather than numbers.
-var tiny = qwen3.Config{
+var tiny = model.Config{
 	VocabSize: 50, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4,
 	NumKeyValueHeads: 2, HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.3,
 }
@@ -60,7 +60,7 @@ func serve(t *testing.T) *served {
 		if err != nil {
 			return nil, err
 		}
-		return qwen3.InitialTensors(tiny, seed)
+		return model.InitialTensors(tiny, seed)
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"temper/tools/bench/meter"
 	"temper/trainer/engine"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // temper is our engine in this process.
@@ -57,7 +57,7 @@ func (p Plan) load(ctx context.Context, e *engine.Engine, version int64) error {
 		}
 		return e.LoadFrom(ctx, hf.Mapped{Model: dir}, version)
 	}
-	weights, err := qwen3.InitialTensors(p.Model, p.Seed)
+	weights, err := model.InitialTensors(p.Model, p.Seed)
 	if err != nil {
 		return err
 	}

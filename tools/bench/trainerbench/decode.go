@@ -10,7 +10,7 @@ import (
 	"temper/internal/rl"
 	"temper/tools/bench/meter"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // The requests of a decoding measurement.
@@ -37,7 +37,7 @@ func Decode(ctx context.Context, c Config, slots int) (DecodeReport, error) {
 		return DecodeReport{}, err
 	}
 	defer e.Close()
-	weights, err := qwen3.InitialTensors(c.Model, c.Seed)
+	weights, err := model.InitialTensors(c.Model, c.Seed)
 	if err != nil {
 		return DecodeReport{}, err
 	}

@@ -13,12 +13,12 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Config of a measurement.
 type Config struct {
-	Model qwen3.Config
+	Model model.Config
 	// Backend is the trainer's; "" is the CPU backend.
 	Backend string
 	// Kernels of the CPU backend, native when empty.
@@ -64,7 +64,7 @@ type Report struct {
 	Backend string `json:"backend"`
 	// Kernels describes what decides bits: results of equal lines can be compared in them.
 	Kernels    string       `json:"kernels,omitempty"`
-	Model      qwen3.Config `json:"model"`
+	Model      model.Config `json:"model"`
 	Parameters int          `json:"parameters"`
 	Batch      int          `json:"batch"`
 	Tokens     int          `json:"tokens"`

@@ -22,7 +22,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/tensor"
 )
 
@@ -113,7 +113,7 @@ func (r Report) judge(tokens, want []int32) error {
 }
 
 // small is a network that the mesh divides: the same for any of up to four devices.
-func small(mesh device.Mesh) qwen3.Config {
+func small(mesh device.Mesh) model.Config {
 	over := func(n, axis int) int {
 		whole := n
 		for whole%max(1, axis) != 0 {
@@ -122,7 +122,7 @@ func small(mesh device.Mesh) qwen3.Config {
 		return whole
 	}
 	heads := over(4, mesh.Model)
-	return qwen3.Config{
+	return model.Config{
 		VocabSize: over(64, mesh.Model), HiddenSize: over(32, mesh.Data), IntermediateSize: over(48, mesh.Model), NumHiddenLayers: 1,
 		NumAttentionHeads: heads, NumKeyValueHeads: heads,
 		HeadDim: 8, MaxPositionEmbeddings: 64, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.2,
@@ -139,8 +139,8 @@ type outcome struct {
 }
 
 // try decodes, trains and scores on one backend.
-func try(ctx context.Context, network qwen3.Config, backend string, mesh device.Mesh) (o outcome, err error) {
-	if o.before, err = qwen3.InitialTensors(network, 1); err != nil {
+func try(ctx context.Context, network model.Config, backend string, mesh device.Mesh) (o outcome, err error) {
+	if o.before, err = model.InitialTensors(network, 1); err != nil {
 		return o, err
 	}
 	if o.generation, err = generate(ctx, network, backend, o.before); err != nil {
@@ -175,7 +175,7 @@ func try(ctx context.Context, network qwen3.Config, backend string, mesh device.
 }
 
 // generate decodes greedily.
-func generate(ctx context.Context, network qwen3.Config, backend string, weights []tensor.Named) (g inference.Generation, err error) {
+func generate(ctx context.Context, network model.Config, backend string, weights []tensor.Named) (g inference.Generation, err error) {
 	e, err := engine.New(engine.Config{Model: network, Backend: backend, Slots: 1, MaxContext: 32, Shards: 1})
 	if err != nil {
 		return g, err

@@ -1,4 +1,4 @@
-package vjp_test
+package model_test
 
 import (
 	"slices"
@@ -9,19 +9,19 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"temper/trainer/vjp"
+	"temper/trainer/model"
 )
 
-// TestWith: the value is the function's, the gradient the given one, also where
+// TestVJP: the value is the function's, the gradient the given one, also where
 // the function's part of the graph is made again for it and where it occurs twice.
-func TestWith(t *testing.T) {
+func TestVJP(t *testing.T) {
 	backend, err := compute.NewWithConfig("go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer backend.Finalize()
 	square := func(x *graph.Node) *graph.Node {
-		return vjp.With(x, graph.Square, func(x, v *graph.Node) *graph.Node { return graph.Mul(graph.MulScalar(x, 10), v) })
+		return model.WithGradient(x, graph.Square, func(x, v *graph.Node) *graph.Node { return graph.Mul(graph.MulScalar(x, 10), v) })
 	}
 	for _, remat := range []bool{false, true} {
 		exec, err := graph.NewExec(backend, func(x *graph.Node) (y, grad *graph.Node) {

@@ -1,4 +1,4 @@
-// Package qwen3 owns the Qwen3 transformer as computation graphs: RMSNorm,
+// Package model owns the Qwen3 transformer as computation graphs: RMSNorm,
 // rotary positions, grouped-query attention with normalised queries and keys,
 // SwiGLU, a tied or untied head. Field and tensor names are those of the
 // Hugging Face checkpoints, and so are the stored layouts ([out, in] for
@@ -18,4 +18,4 @@
 // Axes: B batch, T tokens, S cache length, N tokens of a decode step, D hidden,
 // H heads, K key/value heads, G heads per key/value head, E head dimension,
 // F intermediate, V vocabulary.
-package qwen3
+package model

@@ -1,27 +1,36 @@
-package qwen3
+package model
 
 import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// linears multiplies x [N, in] by each of the named weights, stored as [out, in], in
-// the type of products: [N, out] each.
-func (w weights) linears(x *Node, names ...string) []*Node {
-	x = narrow(x, w.compute)
+// linears multiplies x [N, in] by each of the weights, stored as [out, in], in the type of
+// products, and adds the biases: [N, out] each.
+func (w weights) linears(x *Node, linears ...Linear) []*Node {
+	out := w.products(narrow(x, w.compute), linears)
+	for i, l := range linears {
+		if l.Bias != "" {
+			out[i] = Add(out[i], ExpandLeftToRank(narrow(w.node(l.Bias), out[i].DType()), 2))
+		}
+	}
+	return out
+}
+
+// products multiplies x [N, in] by each of the weights.
+func (w weights) products(x *Node, linears []Linear) []*Node {
+	out := make([]*Node, len(linears))
 	if w.layout != nil {
-		out := make([]*Node, len(names))
-		for i, name := range names {
-			out[i] = w.placed(x.DType(), x, name)
+		for i, l := range linears {
+			out[i] = w.placed(x.DType(), x, l.Weight)
 		}
 		return out
 	}
-	ys, width := make([]*Node, len(names)), 0
-	for i, name := range names {
-		ys[i] = w.node(name)
-		width += ys[i].Shape().Dimensions[0]
+	ys, width := make([]*Node, len(linears)), 0
+	for i, l := range linears {
+		ys[i] = w.node(l.Weight)
+		width += l.Out
 	}
-	out := make([]*Node, len(names))
 	for i, y := range ys {
 		if w.likeDecode {
 			out[i] = productLikeDecode(x, y, width)

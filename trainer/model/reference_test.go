@@ -1,23 +1,23 @@
-package qwen3_test
+package model_test
 
 import (
 	"fmt"
 	"math"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // reference is the network in plain loops over float64, written from the
 // architecture's description and slow enough to be read.
 type reference struct {
-	cfg qwen3.Config
-	w   map[string]qwen3.Tensor
+	cfg model.Config
+	w   map[string]model.Tensor
 	// stride is the distance between the positions of neighbouring tokens.
 	stride int
 }
 
-func newReference(cfg qwen3.Config, ts []qwen3.Tensor) reference {
-	r := reference{cfg: cfg, w: map[string]qwen3.Tensor{}, stride: 1}
+func newReference(cfg model.Config, ts []model.Tensor) reference {
+	r := reference{cfg: cfg, w: map[string]model.Tensor{}, stride: 1}
 	for _, t := range ts {
 		r.w[t.Name] = t
 	}

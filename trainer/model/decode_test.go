@@ -1,4 +1,4 @@
-package qwen3_test
+package model_test
 
 import (
 	"math"
@@ -6,38 +6,38 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // cached drives DecodeStep by hand.
 type cached struct {
-	exec   *model.Exec
-	cfg    qwen3.Config
+	exec   *ml.Exec
+	cfg    model.Config
 	rows   int
 	width  int // of the tables
 	length int // blocks of each sequence
 	caches []any
 }
 
-func newCached(t *testing.T, cfg qwen3.Config, ts []qwen3.Tensor, rows, length int, gather bool) *cached {
+func newCached(t *testing.T, cfg model.Config, ts []model.Tensor, rows, length int, gather bool) *cached {
 	t.Helper()
-	store := model.NewStore()
-	if err := qwen3.ImportDecode(store, cfg, qwen3.ByName(ts)); err != nil {
+	store := ml.NewStore()
+	if err := model.ImportDecode(store, cfg, model.ByName(ts)); err != nil {
 		t.Fatal(err)
 	}
-	exec, err := model.NewExec(backend(t), store, func(s *model.Scope, in []*graph.Node) []*graph.Node {
-		hidden, caches := qwen3.DecodeStep(s, cfg, qwen3.DecodeInputs{
+	exec, err := ml.NewExec(backend(t), store, func(s *ml.Scope, in []*graph.Node) []*graph.Node {
+		hidden, caches := model.DecodeStep(s, cfg, model.DecodeInputs{
 			Tokens: in[0], Rows: in[1], Columns: in[2], Positions: in[3], Queries: in[4], Lengths: in[5], Answers: in[6],
 			Tables: in[7], MaxContext: length, Gather: gather,
 		}, in[8:])
-		return append([]*graph.Node{qwen3.DecodeLogits(s, cfg, hidden)}, caches...)
+		return append([]*graph.Node{model.DecodeLogits(s, cfg, hidden)}, caches...)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cached{exec: exec, cfg: cfg, rows: rows, width: qwen3.TableWidth(length), length: length / qwen3.BlockTokens}
+	c := &cached{exec: exec, cfg: cfg, rows: rows, width: model.TableWidth(length), length: length / model.BlockTokens}
 	for range 2 * cfg.NumHiddenLayers {
 		cache := tensors.FromShape(cfg.CacheShape(rows*length, c.width))
 		tensors.MustMutableFlatData(cache, func(flat []float32) {
@@ -71,7 +71,7 @@ func (c *cached) step(t *testing.T, chunk int, next [][]int32, at []int) [][][]f
 		for k, token := range next[row] {
 			queries[k][row], lengths[k][row] = int32(len(tokens)), int32(k+1)
 			position := at[row] + k
-			place := int(tables[row][0][1+position/qwen3.BlockTokens])*qwen3.BlockTokens + position%qwen3.BlockTokens
+			place := int(tables[row][0][1+position/model.BlockTokens])*model.BlockTokens + position%model.BlockTokens
 			places, columns = append(places, int32(place/c.width)), append(columns, int32(place%c.width))
 			answers = append(answers, int32(k*c.rows+row))
 			tokens, rowOf = append(tokens, token), append(rowOf, int32(row))
@@ -179,7 +179,7 @@ func TestDecodeEqualsForward(t *testing.T) {
 		}
 	}
 	for row, tokens := range all {
-		want := forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, [][]int32{tokens}, nil, nil)
+		want := forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, [][]int32{tokens}, nil, nil)
 		near(t, "decoded", got[row], want, rounding)
 	}
 }

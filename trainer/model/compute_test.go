@@ -1,4 +1,4 @@
-package qwen3_test
+package model_test
 
 import (
 	"math"
@@ -6,9 +6,9 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // relative is the distance of two lists of rows in units of the second's length.
@@ -32,15 +32,15 @@ func TestBFloat16IsCloseToFloat32(t *testing.T) {
 		cfg := small(tied)
 		cfg.InitializerRange = 0.1
 		ts := weightsOf(t, cfg)
-		half := qwen3.Options{Compute: dtypes.BFloat16}
+		half := model.Options{Compute: dtypes.BFloat16}
 		tokens := [][]int32{sentence(1, 12), sentence(2, 12)}
-		want := forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, tokens, nil, nil)
+		want := forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, tokens, nil, nil)
 		got := forward(t, storeOf(t, cfg, ts), cfg, half, tokens, nil, nil)
 		if d := relative(got, want); d > halfRounding || d == 0 {
 			t.Errorf("tied %v: logits are off by %.4f of their size, want more than 0 and at most %v", tied, d, halfRounding)
 		}
 		names := tensorNames(cfg)
-		loss, plain := gradient(t, cfg, qwen3.Options{}, ts, names)
+		loss, plain := gradient(t, cfg, model.Options{}, ts, names)
 		other, grads := gradient(t, cfg, half, ts, names)
 		if math.Abs(loss-other) > halfRounding*loss {
 			t.Errorf("tied %v: loss %v, in float32 %v", tied, other, loss)
@@ -53,7 +53,7 @@ func TestBFloat16IsCloseToFloat32(t *testing.T) {
 	}
 }
 
-func tensorNames(cfg qwen3.Config) (names []string) {
+func tensorNames(cfg model.Config) (names []string) {
 	for _, spec := range cfg.Tensors() {
 		names = append(names, spec.Name)
 	}
@@ -75,14 +75,14 @@ func reachable(results ...*graph.Node) map[*graph.Node]bool {
 }
 
 // gradientNodes builds a training graph and returns what its results depend on.
-func gradientNodes(t *testing.T, cfg qwen3.Config, opts qwen3.Options) map[*graph.Node]bool {
+func gradientNodes(t *testing.T, cfg model.Config, opts model.Options) map[*graph.Node]bool {
 	t.Helper()
 	var nodes map[*graph.Node]bool
-	exec, err := model.NewExec(backend(t), storeOf(t, cfg, weightsOf(t, cfg)), func(s *model.Scope, tokens *graph.Node) *graph.Node {
-		loss := graph.ReduceAllMean(graph.Square(qwen3.Logits(s, cfg, qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: tokens}, opts))))
+	exec, err := ml.NewExec(backend(t), storeOf(t, cfg, weightsOf(t, cfg)), func(s *ml.Scope, tokens *graph.Node) *graph.Node {
+		loss := graph.ReduceAllMean(graph.Square(model.Logits(s, cfg, model.Forward(s, cfg, model.Inputs{Tokens: tokens}, opts))))
 		var vars []*graph.Node
 		for _, n := range tensorNames(cfg) {
-			vars = append(vars, s.Store().GetVariable(qwen3.VariablePath(n)).NodeValue(tokens))
+			vars = append(vars, s.Store().GetVariable(model.VariablePath(n)).NodeValue(tokens))
 		}
 		grads := graph.Gradient(loss, vars...)
 		for i, g := range grads {
@@ -106,7 +106,7 @@ func gradientNodes(t *testing.T, cfg qwen3.Config, opts qwen3.Options) map[*grap
 // backward pass, two thirds of the work, in float32.
 func TestBFloat16ReachesEveryProduct(t *testing.T) {
 	products := 0
-	for n := range gradientNodes(t, small(false), qwen3.Options{Compute: dtypes.BFloat16}) {
+	for n := range gradientNodes(t, small(false), model.Options{Compute: dtypes.BFloat16}) {
 		switch n.Type() {
 		case graph.NodeTypeDotGeneral:
 			if n.Inputs()[1].Type() == graph.NodeTypeConstant {
@@ -134,7 +134,7 @@ func TestBFloat16ReachesEveryProduct(t *testing.T) {
 // [.., C, N] or [.., N, C]. It brings anything else into such a layout element by
 // element, both factors, which took more time than all products together.
 func TestProductsNeedNoTransposes(t *testing.T) {
-	for n := range gradientNodes(t, small(false), qwen3.Options{}) {
+	for n := range gradientNodes(t, small(false), model.Options{}) {
 		if n.Type() != graph.NodeTypeDotGeneral {
 			continue
 		}

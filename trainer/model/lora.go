@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"errors"
@@ -22,21 +22,10 @@ type LoRA struct {
 	Targets string `json:"targets"`
 }
 
-// loraTargets are the projections of a layer by the names that PEFT gives them.
-func loraTargets() []struct{ short, name string } {
-	return []struct{ short, name string }{
-		{"q_proj", nameQ}, {"k_proj", nameK}, {"v_proj", nameV}, {"o_proj", nameO},
-		{"gate_proj", nameGate}, {"up_proj", nameUp}, {"down_proj", nameDown},
-	}
-}
-
-// LoRATargets lists what adapters can be added to, in the order of a layer.
+// LoRATargets lists the projections that adapters can be added to, by the names that PEFT
+// gives them, in the order of a layer.
 func LoRATargets() []string {
-	var out []string
-	for _, t := range loraTargets() {
-		out = append(out, t.short)
-	}
-	return out
+	return []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 }
 
 // NewLoRA makes a LoRA of a list of targets, in any order; none are all of LoRATargets.
@@ -119,13 +108,12 @@ func (c Config) adaptersOf(name string) (a, b string, ok bool) {
 	if c.LoRA.Rank < 1 {
 		return "", "", false
 	}
-	for _, t := range loraTargets() {
-		if strings.HasSuffix(name, "."+t.name) && slices.Contains(strings.Split(c.LoRA.Targets, ","), t.short) {
-			stem := strings.TrimSuffix(name, ".weight")
-			return stem + ".lora_A.weight", stem + ".lora_B.weight", true
-		}
+	stem, isWeight := strings.CutSuffix(name, ".weight")
+	target := stem[strings.LastIndexByte(stem, '.')+1:]
+	if !isWeight || !slices.Contains(strings.Split(c.LoRA.Targets, ","), target) {
+		return "", "", false
 	}
-	return "", "", false
+	return stem + ".lora_A.weight", stem + ".lora_B.weight", true
 }
 
 // WithAdapters adds the start values of the adapters of a seed to weights that have none.

@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/cpu/kernels"
 )
@@ -63,7 +63,7 @@ func TestBlocksEqualWholeMatrices(t *testing.T) {
 func attended(t *testing.T, backend compute.Backend, cfg Config, segments []int32, set func(*fullAttention, *graph.Graph)) [][]float32 {
 	t.Helper()
 	n := len(segments)
-	exec, err := model.NewExec(backend, model.NewStore(), func(_ *model.Scope, in []*graph.Node) []*graph.Node {
+	exec, err := ml.NewExec(backend, ml.NewStore(), func(_ *ml.Scope, in []*graph.Node) []*graph.Node {
 		opts := Options{LikeDecode: true}
 		a := newAttention(cfg, Inputs{Tokens: in[3], Segments: in[3]}, opts)
 		set(a, in[0].Graph())

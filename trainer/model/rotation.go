@@ -1,16 +1,14 @@
-package qwen3
+package model
 
 import (
-	"math"
+	"github.com/gomlx/gomlx/core/tensors"
 
 	. "github.com/gomlx/gomlx/core/graph"
-
-	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// rope rotates the halves of queries and keys [N, heads, E] by angles that
-// depend on the position.
-type rope struct {
+// rotation turns the halves of queries and keys [N, heads, E] by the angles of their
+// positions.
+type rotation struct {
 	positions *Node // int32 [N]
 	cos, sin  *Node // [length, E/2]
 	// The same for the CPU backend, which slices and pads element by element: angles
@@ -19,28 +17,27 @@ type rope struct {
 	quarter          *Node // [E, E]
 }
 
-// newRope makes tables for positions below length, computed on the host in
-// double precision.
-func newRope(g *Graph, cfg Config, positions *Node, length int) rope {
+// newRotation makes tables for positions below length.
+func newRotation(g *Graph, cfg Config, positions *Node, length int) rotation {
 	half := cfg.HeadDim / 2
-	cos, sin := make([]float32, length*half), make([]float32, length*half)
-	for p := range length {
-		for i := range half {
-			angle := float64(p) * math.Pow(cfg.RopeTheta, -float64(2*i)/float64(cfg.HeadDim))
-			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)), float32(math.Sin(angle))
-		}
+	cos, sin := cfg.Rotations(length)
+	table := func(data []float32) *Node {
+		return ConstTensor(g, tensors.FromFlatDataAndDimensions(data, length, len(data)/length))
 	}
-	turn := make([]float32, 4*half*half)
-	for i := range half {
-		turn[(half+i)*2*half+i], turn[i*2*half+half+i] = -1, 1
+	return rotation{
+		positions: positions, cos: table(cos), sin: table(sin),
+		cosBoth: table(doubled(cos, half)), sinBoth: table(doubled(sin, half)), quarter: ConstTensor(g, quarterTurn(cfg.HeadDim)),
 	}
-	table := func(data []float32, rows int) *Node {
-		return ConstTensor(g, tensors.FromFlatDataAndDimensions(data, rows, len(data)/rows))
+}
+
+// quarterTurn is the matrix that maps a row (a, b) of two halves to (-b, a).
+func quarterTurn(dim int) *tensors.Tensor {
+	m := make([]float32, dim*dim)
+	for i := range dim / 2 {
+		m[(i+dim/2)*dim+i] = -1
+		m[i*dim+i+dim/2] = 1
 	}
-	return rope{
-		positions: positions, cos: table(cos, length), sin: table(sin, length),
-		cosBoth: table(doubled(cos, half), length), sinBoth: table(doubled(sin, half), length), quarter: table(turn, 2*half),
-	}
+	return tensors.FromFlatDataAndDimensions(m, dim, dim)
 }
 
 // doubled repeats each row.
@@ -54,14 +51,14 @@ func doubled(data []float32, row int) []float32 {
 
 // angles returns the cosines and sines of each token for a number of heads:
 // [N, heads, E/2] each.
-func (r rope) angles(heads int) (cos, sin *Node) {
+func (r rotation) angles(heads int) (cos, sin *Node) {
 	return r.perHead(heads, r.cos), r.perHead(heads, r.sin)
 }
 
 // perHead is the row of a table for each token and head: [N, heads, width]. A lookup
 // for every head costs less than broadcasting over a middle axis in each layer,
 // forward and backward.
-func (r rope) perHead(heads int, table *Node) *Node {
+func (r rotation) perHead(heads int, table *Node) *Node {
 	at := BroadcastToDims(InsertAxes(r.positions, -1), r.positions.Shape().Dimensions[0], heads)
 	return Gather(table, InsertAxes(at, -1))
 }
@@ -69,20 +66,20 @@ func (r rope) perHead(heads int, table *Node) *Node {
 // apply rotates x [N, heads, E]. Element i of the first half pairs with element i of
 // the second, as in Hugging Face's rotate_half. The product and the slices give the same
 // bits, since each sum of the product is one element and zeros.
-func (r rope) apply(x *Node) *Node {
+func (r rotation) apply(x *Node) *Node {
 	if onHost(x.Graph()) {
 		return r.byProduct(x)
 	}
 	return r.bySlices(x)
 }
 
-func (r rope) byProduct(x *Node) *Node {
+func (r rotation) byProduct(x *Node) *Node {
 	heads := x.Shape().Dimensions[1]
 	turned := DotGeneral(x, []int{2}, nil, r.quarter, []int{0}, nil) // [N, heads, E]
 	return Add(Mul(x, r.perHead(heads, r.cosBoth)), Mul(turned, r.perHead(heads, r.sinBoth)))
 }
 
-func (r rope) bySlices(x *Node) *Node {
+func (r rotation) bySlices(x *Node) *Node {
 	cos, sin := r.angles(x.Shape().Dimensions[1])
 	half := x.Shape().Dimensions[2] / 2
 	a := SliceAxis(x, 2, AxisRange(0, half))

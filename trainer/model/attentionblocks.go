@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"github.com/gomlx/compute"
@@ -33,7 +33,7 @@ func (a *fullAttention) attendInLoops(q, k, v *Node) *Node {
 		kept, logSum = a.inLoops.Answer(q, k, v)
 		return kept
 	}
-	o, custom := withGradient(answer, func(in []*Node, grad *Node) []*Node {
+	o, custom := withGradients(answer, func(in []*Node, grad *Node) []*Node {
 		dq, dk, dv := a.inLoops.Gradient(in[0], in[1], in[2], kept, logSum, grad)
 		return []*Node{dq, dk, narrow(dv, v.DType())}
 	}, q, k, v)
@@ -48,7 +48,7 @@ func (a *fullAttention) attendInBlocks(q, k, v *Node) *Node {
 	answer := func() *Node {
 		return Reshape(a.call(attention.Answer, oneAxis(q), Concatenate([]*Node{oneAxis(k), oneAxis(v)}, 0)), q.Shape().Dimensions...)
 	}
-	o, custom := withGradient(answer, func(in []*Node, grad *Node) []*Node {
+	o, custom := withGradients(answer, func(in []*Node, grad *Node) []*Node {
 		// Or a backend may join the factors of all layers at once.
 		first := SchedulingBarrier(in[0], grad)
 		all := a.call(attention.Gradient, Concatenate([]*Node{oneAxis(first), oneAxis(in[1]), oneAxis(in[2])}, 0), grad)

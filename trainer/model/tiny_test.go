@@ -1,11 +1,11 @@
-package qwen3_test
+package model_test
 
 import (
 	"math"
 	"slices"
 	"testing"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // TestTinyByHand follows two tokens through a network of one layer, one head
@@ -13,13 +13,13 @@ import (
 // weights are 1 and the scale of every norm, sqrt(2), comes from a vector with
 // one element: (1, 0) / rms = (sqrt 2, 0).
 func TestTinyByHand(t *testing.T) {
-	cfg := qwen3.Config{
+	cfg := model.Config{
 		VocabSize: 3, HiddenSize: 2, IntermediateSize: 1, NumHiddenLayers: 1, NumAttentionHeads: 1, NumKeyValueHeads: 1, HeadDim: 2,
 		MaxPositionEmbeddings: 8, RopeTheta: 1e4, RMSNormEps: 1e-12, InitializerRange: 1,
 	}
 	identity := []float32{1, 0, 0, 1}
 	const layer = "model.layers.0."
-	ts := []qwen3.Tensor{
+	ts := []model.Tensor{
 		{Name: "model.embed_tokens.weight", Shape: []int{3, 2}, Data: []float32{1, 0, 0, 1, 1, 1}},
 		{Name: layer + "input_layernorm.weight", Shape: []int{2}, Data: []float32{1, 1}},
 		{Name: layer + "self_attn.q_proj.weight", Shape: []int{2, 2}, Data: identity},
@@ -59,9 +59,9 @@ func TestTinyByHand(t *testing.T) {
 
 	want := [][]float64{first, second}
 	tokens := []int32{0, 1}
-	near(t, "forward", forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, [][]int32{tokens}, nil, nil), want, 1e-5)
+	near(t, "forward", forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, [][]int32{tokens}, nil, nil), want, 1e-5)
 	near(t, "reference", newReference(cfg, ts).logits(tokens), want, 1e-9)
-	twice := forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, [][]int32{{0, 1, 0, 1}}, [][]int32{{0, 1, 0, 1}}, [][]int32{{1, 1, 2, 2}})
+	twice := forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, [][]int32{{0, 1, 0, 1}}, [][]int32{{0, 1, 0, 1}}, [][]int32{{1, 1, 2, 2}})
 	near(t, "packed", twice, slices.Concat(want, want), 1e-5)
 	c := newCached(t, cfg, ts, 1, 16, false)
 	for i, token := range tokens {
@@ -72,22 +72,22 @@ func TestTinyByHand(t *testing.T) {
 
 // TestForwardEqualsReferenceAcrossShapes varies what a checkpoint may vary.
 func TestForwardEqualsReferenceAcrossShapes(t *testing.T) {
-	for name, change := range map[string]func(*qwen3.Config){
-		"one head each":        func(c *qwen3.Config) { c.NumAttentionHeads, c.NumKeyValueHeads = 1, 1 },
-		"no sharing":           func(c *qwen3.Config) { c.NumKeyValueHeads = 6 },
-		"all heads share":      func(c *qwen3.Config) { c.NumKeyValueHeads = 1 },
-		"base of a million":    func(c *qwen3.Config) { c.RopeTheta = 1e6 },
-		"low base":             func(c *qwen3.Config) { c.RopeTheta = 3 },
-		"large epsilon":        func(c *qwen3.Config) { c.RMSNormEps = 0.1 },
-		"wide heads":           func(c *qwen3.Config) { c.HeadDim = 32 },
-		"narrowest heads":      func(c *qwen3.Config) { c.HeadDim = 2 },
-		"one layer, tied head": func(c *qwen3.Config) { c.NumHiddenLayers, c.TieWordEmbeddings = 1, true },
+	for name, change := range map[string]func(*model.Config){
+		"one head each":        func(c *model.Config) { c.NumAttentionHeads, c.NumKeyValueHeads = 1, 1 },
+		"no sharing":           func(c *model.Config) { c.NumKeyValueHeads = 6 },
+		"all heads share":      func(c *model.Config) { c.NumKeyValueHeads = 1 },
+		"base of a million":    func(c *model.Config) { c.RopeTheta = 1e6 },
+		"low base":             func(c *model.Config) { c.RopeTheta = 3 },
+		"large epsilon":        func(c *model.Config) { c.RMSNormEps = 0.1 },
+		"wide heads":           func(c *model.Config) { c.HeadDim = 32 },
+		"narrowest heads":      func(c *model.Config) { c.HeadDim = 2 },
+		"one layer, tied head": func(c *model.Config) { c.NumHiddenLayers, c.TieWordEmbeddings = 1, true },
 	} {
 		cfg := small(false)
 		change(&cfg)
 		ts := weightsOf(t, cfg)
 		ref, tokens := newReference(cfg, ts), [][]int32{sentence(1, 19), sentence(2, 19)}
 		want := slices.Concat(ref.logits(tokens[0]), ref.logits(tokens[1]))
-		near(t, name, forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, tokens, nil, nil), want, rounding)
+		near(t, name, forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, tokens, nil, nil), want, rounding)
 	}
 }

@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/rl"
 	"temper/trainer/hostmem"
@@ -16,19 +16,17 @@ import (
 )
 
 // ScopeName is the scope of all weights below the root of a store.
-const ScopeName = "qwen3"
+const ScopeName = "model"
 
 // Tensor is one weight on the host.
 type Tensor = tensor.Named
 
 // VariablePath is where the store keeps the weight with a Hugging Face name.
-func VariablePath(name string) string { return model.JoinPath("/", ScopeName, name) }
+func VariablePath(name string) string { return ml.JoinPath("/", ScopeName, name) }
 
-// Init fills the store with the start weights of the seed.
-func Init(store *model.Store, cfg Config, seed uint64) error { return InitOn(nil, store, cfg, seed) }
-
-// InitOn is Init in the memory of a backend, one tensor after another; see value.New.
-func InitOn(backend compute.Backend, store *model.Store, cfg Config, seed uint64) error {
+// Init fills the store with the start weights of the seed, one tensor after another, in the
+// memory of a backend; see value.New.
+func Init(backend compute.Backend, store *ml.Store, cfg Config, seed uint64) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -84,14 +82,9 @@ func draw(values []float32, spec TensorSpec, seed uint64) {
 }
 
 // Import puts every weight of the configuration into the store, in place of those that
-// are there. The data is copied. The error names all missing tensors and wrong shapes;
-// the store is then unchanged.
-func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
-	return ImportOn(nil, store, cfg, lookup)
-}
-
-// ImportOn is Import into the memory of a backend; see value.New.
-func ImportOn(backend compute.Backend, store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+// are there, in the memory of a backend; see value.New. The data is copied. The error names
+// all missing tensors and wrong shapes; the store is then unchanged.
+func Import(backend compute.Backend, store *ml.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
@@ -134,43 +127,10 @@ func (c Config) CheckStored(lookup tensor.Lookup) error {
 }
 
 // setVariable creates the variable or replaces its value.
-func setVariable(store *model.Store, path string, value *tensors.Tensor) error {
+func setVariable(store *ml.Store, path string, value *tensors.Tensor) error {
 	if v := store.GetVariable(path); v != nil {
 		return v.SetValue(value)
 	}
 	_, err := store.CreateVariable(path, value)
 	return err
-}
-
-// Export copies every weight of the configuration from the store to the host,
-// in the order of Config.Tensors. A missing variable or a wrong shape is an error.
-func Export(store *model.Store, cfg Config) ([]Tensor, error) {
-	var out []Tensor
-	for _, spec := range cfg.Tensors() {
-		t, err := export(store, spec)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, t)
-	}
-	return out, nil
-}
-
-func export(store *model.Store, spec TensorSpec) (Tensor, error) {
-	v := store.GetVariable(VariablePath(spec.Name))
-	if v == nil {
-		return Tensor{}, fmt.Errorf("tensor %s is missing in the store", spec.Name)
-	}
-	if got := v.Shape().Dimensions; !slices.Equal(got, spec.Shape) {
-		return Tensor{}, fmt.Errorf("tensor %s: shape %v in the store, want %v", spec.Name, got, spec.Shape)
-	}
-	value, err := v.Value()
-	if err != nil {
-		return Tensor{}, fmt.Errorf("tensor %s: %w", spec.Name, err)
-	}
-	data, err := tensors.CopyFlatData[float32](value)
-	if err != nil {
-		return Tensor{}, fmt.Errorf("tensor %s: %w", spec.Name, err)
-	}
-	return Tensor{Name: spec.Name, Shape: spec.Shape, Data: data}, nil
 }

@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"github.com/gomlx/compute/dtypes"

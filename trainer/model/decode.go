@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"github.com/gomlx/compute"
@@ -7,7 +7,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/layers/attention"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
@@ -62,7 +62,7 @@ func (c Config) CacheShape(tokens, width int) shapes.Shape {
 // caches. It returns the hidden states [N, D] after the final norm, and the new
 // caches, which the caller should donate to the next step. It reads the weights that
 // ImportDecode put into the store.
-func DecodeStep(scope *model.Scope, cfg Config, in DecodeInputs, caches []*Node) (hidden *Node, updated []*Node) {
+func DecodeStep(scope *ml.Scope, cfg Config, in DecodeInputs, caches []*Node) (hidden *Node, updated []*Node) {
 	if len(caches) != 2*cfg.NumHiddenLayers {
 		exceptions.Panicf("%d caches for %d layers, want two for each", len(caches), cfg.NumHiddenLayers)
 	}
@@ -70,40 +70,40 @@ func DecodeStep(scope *model.Scope, cfg Config, in DecodeInputs, caches []*Node)
 	scope.SetTraining(d.g, true)
 	d.at = Stack([]*Node{in.Rows, in.Columns}, -1) // [N, 2]
 	d.cos, d.sin = d.angles(in.MaxContext)
-	d.quarter = ConstTensor(d.g, rotateHalf(cfg.HeadDim))
+	d.quarter = ConstTensor(d.g, quarterTurn(cfg.HeadDim))
 
-	x := Gather(d.node(nameEmbed), InsertAxes(in.Tokens, -1)) // [N, D]
-	for i := range cfg.NumHiddenLayers {
-		q, k, v := d.qkv(i, x)
-		k, v = d.writeCache(caches[2*i], k), d.writeCache(caches[2*i+1], v)
-		x = Add(x, d.matmul(d.attend(q, k, v), layerName(i, nameO)))
-		x = Add(x, d.mlp(i, x))
-		updated = append(updated, k, v)
+	x := Gather(d.node(NameEmbed), InsertAxes(in.Tokens, -1)) // [N, D]
+	for i, l := range cfg.Layers() {
+		q, k, v := QKV(d, &l, panels{x})
+		keys, values := d.writeCache(caches[2*i], k[0]), d.writeCache(caches[2*i+1], v[0])
+		x = Add(x, d.Linear(l.O, panels{d.attend(q[0], keys, values)})[0])
+		x = Add(x, FeedForward(d, &l, panels{x})[0])
+		updated = append(updated, keys, values)
 	}
-	return d.norm(x, nameNorm), updated
+	return d.norm(NameNorm, x), updated
 }
 
 // DecodeLogits maps hidden states [M, D] to scores [M, PaddedVocab]. The columns
 // beyond the vocabulary hold -1e30, which is below any score.
-func DecodeLogits(scope *model.Scope, cfg Config, hidden *Node) *Node {
+func DecodeLogits(scope *ml.Scope, cfg Config, hidden *Node) *Node {
 	d := decoder{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(d.g, true)
 	pad := make([]float32, cfg.PaddedVocab())
 	for i := cfg.VocabSize; i < len(pad); i++ {
 		pad[i] = -1e30
 	}
-	return Add(d.matmul(hidden, nameHead), InsertAxes(ConstTensor(d.g, tensors.FromFlatDataAndDimensions(pad, len(pad))), 0))
+	return Add(d.matmul(panels{hidden}, NameHead), InsertAxes(ConstTensor(d.g, tensors.FromFlatDataAndDimensions(pad, len(pad))), 0))
 }
 
 // decoder holds what the layers of one DecodeStep share.
 type decoder struct {
-	scope    *model.Scope
+	scope    *ml.Scope
 	cfg      Config
 	g        *Graph
 	in       DecodeInputs
 	at       *Node // int32 [N, 2], place of each token in the caches
 	cos, sin *Node // [N, 1, E]
-	quarter  *Node // [E, E], a quarter turn; see rotateHalf
+	quarter  *Node // [E, E], a quarter turn; see quarterTurn
 }
 
 // node returns a weight of the decode layout.
@@ -115,41 +115,97 @@ func (d decoder) node(name string) *Node {
 	return v.NodeValue(d.g)
 }
 
+// panels are values whose last axis is cut into parts of the depths in which the product
+// that takes them is added up. The CPU backend slices matrices element by element, so that
+// it is cheaper to compute the parts one by one.
+type panels []*Node
+
+var _ Ops[panels] = decoder{}
+
+// each applies an operation to all parts.
+func (p panels) each(op func(i int, x *Node) *Node) panels {
+	out := make(panels, len(p))
+	for i, x := range p {
+		out[i] = op(i, x)
+	}
+	return out
+}
+
 // matmul is x [N, in] times a weight [in, out], which may be stored in panels.
-func (d decoder) matmul(x *Node, name string) *Node {
-	depth := x.Shape().Dimensions[1]
+func (d decoder) matmul(x panels, name string) *Node {
+	if len(x) > 1 {
+		return addUp(x.each(func(i int, x *Node) *Node { return d.product(x, panelName(name, i)) }))
+	}
+	depth := x[0].Shape().Dimensions[1]
 	var parts []*Node
 	for from := 0; from < depth; {
-		panel := d.node(panelName(name, len(parts))) // [to - from, out]
-		to := from + panel.Shape().Dimensions[0]
-		parts = append(parts, DotGeneral(panelOf(x, 1, from, to), []int{1}, nil, panel, []int{0}, nil))
+		panel := panelName(name, len(parts))
+		to := from + d.node(panel).Shape().Dimensions[0]
+		parts = append(parts, d.product(panelOf(x[0], 1, from, to), panel))
 		from = to
 	}
 	return addUp(parts)
 }
 
+// product is x [N, in] times a stored weight [in, out].
+func (d decoder) product(x *Node, name string) *Node {
+	return DotGeneral(x, []int{1}, nil, d.node(name), []int{0}, nil)
+}
+
+// biased adds columns from..to of a bias to x [N, to-from].
+func (d decoder) biased(x *Node, bias string, from, to int) *Node {
+	if bias == "" {
+		return x
+	}
+	return Add(x, InsertAxes(panelOf(d.node(bias), 0, from, to), 0))
+}
+
 // norm is x / rms(x) * weight over the last axis.
-func (d decoder) norm(x *Node, name string) *Node {
+func (d decoder) norm(name string, x *Node) *Node {
 	ms := ReduceAndKeep(Square(x), ReduceMean, -1)
 	return Mul(Mul(x, Inverse(Sqrt(AddScalar(ms, d.cfg.RMSNormEps)))), ExpandLeftToRank(d.node(name), x.Rank()))
 }
 
-// qkv projects x [N, D] to queries [N, H, E], keys and values [N, K, E].
-func (d decoder) qkv(i int, x *Node) (q, k, v *Node) {
-	x = d.norm(x, layerName(i, nameAttnNorm))
-	heads := func(name string, n int) *Node {
-		return Reshape(d.matmul(x, layerName(i, name)), x.Shape().Dimensions[0], n, d.cfg.HeadDim)
-	}
-	q = d.rotate(d.norm(heads(nameQ, d.cfg.NumAttentionHeads), layerName(i, nameQNorm)))
-	k = d.rotate(d.norm(heads(nameK, d.cfg.NumKeyValueHeads), layerName(i, nameKNorm)))
-	return q, k, heads(nameV, d.cfg.NumKeyValueHeads)
+// Norm is norm for x [N, D].
+func (d decoder) Norm(weight string, x panels) panels { return panels{d.norm(weight, x[0])} }
+
+// HeadNorm is norm for x [N, heads, E].
+func (d decoder) HeadNorm(weight string, x panels) panels { return panels{d.norm(weight, x[0])} }
+
+// Rotate turns x [N, heads, E]. A product with a signed permutation is exact, and costs less
+// here than slices and concatenation.
+func (d decoder) Rotate(x panels) panels {
+	turned := DotGeneral(x[0], []int{2}, nil, d.quarter, []int{0}, nil)
+	return panels{Add(Mul(x[0], d.cos), Mul(turned, d.sin))}
 }
 
-// rotate applies the rotary positions to x [N, heads, E]. A product with a signed
-// permutation is exact, and costs less here than slices and concatenation.
-func (d decoder) rotate(x *Node) *Node {
-	turned := DotGeneral(x, []int{2}, nil, d.quarter, []int{0}, nil)
-	return Add(Mul(x, d.cos), Mul(turned, d.sin))
+// ProjectQKV projects x [N, D] to heads [N, H|K|K, E].
+func (d decoder) ProjectQKV(l *Layer, x panels) (q, k, v panels) {
+	heads := func(l Linear) panels {
+		return panels{Reshape(d.Linear(l, x)[0], x[0].Shape().Dimensions[0], -1, d.cfg.HeadDim)}
+	}
+	return heads(l.Q), heads(l.K), heads(l.V)
+}
+
+// GateUp projects x [N, D] to the panels of [N, F] that Down takes, twice.
+func (d decoder) GateUp(l *Layer, x panels) (gate, up panels) {
+	gate, up = make(panels, storedPanels(l.Down.In, l.Down.Out)), make(panels, storedPanels(l.Down.In, l.Down.Out))
+	for p := range gate {
+		from, to := storedPanel(p, len(gate), l.Down.In)
+		gate[p] = d.biased(d.matmul(x, panelName(l.Gate.Weight, p)), l.Gate.Bias, from, to)
+		up[p] = d.biased(d.matmul(x, panelName(l.Up.Weight, p)), l.Up.Bias, from, to)
+	}
+	return gate, up
+}
+
+// Gated is SwiGLU's product of gate and up.
+func (d decoder) Gated(gate, up panels) panels {
+	return gate.each(func(i int, gate *Node) *Node { return Mul(Mul(gate, Sigmoid(gate)), up[i]) })
+}
+
+// Linear projects x [N, in] to [N, out].
+func (d decoder) Linear(l Linear, x panels) panels {
+	return panels{d.biased(d.matmul(x, l.Weight), l.Bias, 0, l.Out)}
 }
 
 // writeCache stores values [N, K, E] of the tokens in a cache [X, W, K, E].
@@ -224,32 +280,8 @@ func (d decoder) gatherBlocks(cache *Node) *Node {
 	return Gather(flat, Reshape(places, rows, blocks*BlockTokens, 1))
 }
 
-// mlp is the SwiGLU of layer i with its norm: [N, D]. Each panel of the intermediate
-// values is computed by itself, because the CPU backend slices matrices element by
-// element.
-func (d decoder) mlp(i int, x *Node) *Node {
-	x = d.norm(x, layerName(i, nameMLPNorm))
-	parts := make([]*Node, storedPanels(d.cfg.IntermediateSize, d.cfg.HiddenSize))
-	for p := range parts {
-		gate := d.matmul(x, panelName(layerName(i, nameGate), p)) // [N, panel]
-		up := d.matmul(x, panelName(layerName(i, nameUp), p))     // [N, panel]
-		parts[p] = DotGeneral(Mul(Mul(gate, Sigmoid(gate)), up), []int{1}, nil, d.node(panelName(layerName(i, nameDown), p)), []int{0}, nil)
-	}
-	return addUp(parts)
-}
-
 // angles looks up the cosines and sines of the tokens' positions: [N, 1, E] each.
 func (d decoder) angles(length int) (cos, sin *Node) {
-	cos, sin = newRope(d.g, d.cfg, d.in.Positions, length).angles(1) // [N, 1, E/2]
+	cos, sin = newRotation(d.g, d.cfg, d.in.Positions, length).angles(1) // [N, 1, E/2]
 	return Concatenate([]*Node{cos, cos}, -1), Concatenate([]*Node{sin, sin}, -1)
-}
-
-// rotateHalf is the matrix that maps a row (a, b) of two halves to (-b, a).
-func rotateHalf(dim int) *tensors.Tensor {
-	m := make([]float32, dim*dim)
-	for i := range dim / 2 {
-		m[(i+dim/2)*dim+i] = -1
-		m[i*dim+i+dim/2] = 1
-	}
-	return tensors.FromFlatDataAndDimensions(m, dim, dim)
 }

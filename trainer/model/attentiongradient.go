@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"github.com/gomlx/compute/dtypes"
@@ -28,7 +28,7 @@ func (a *fullAttention) gradients(h headwise, p, grad *Node) []*Node {
 // [B, K, E, G*T]. The CPU backend is fast at transposing matrices, and at moving whole
 // rows.
 func (a *fullAttention) columns(x *Node) *Node {
-	kv, groups, e := a.cfg.NumKeyValueHeads, a.cfg.groups(), a.cfg.HeadDim
+	kv, groups, e := a.cfg.NumKeyValueHeads, a.cfg.Groups(), a.cfg.HeadDim
 	x = swapLast(Reshape(x, a.batch*a.seq, -1))                                    // [H*E, N]
 	x = TransposeAllAxes(Reshape(x, kv, groups, e, a.batch, a.seq), 3, 0, 2, 1, 4) // [B, K, E, G, T]
 	return Reshape(x, a.batch, kv, e, groups*a.seq)
@@ -42,7 +42,7 @@ func (a *fullAttention) rows(x *Node) *Node {
 	return Reshape(swapLast(Reshape(x, kv*e, a.batch*a.seq)), a.batch*a.seq, kv, e)
 }
 
-// withGradient gives a result that is computed from inputs [N, .., E] a gradient
+// withGradients gives a result that is computed from inputs [N, .., E] a gradient
 // written by hand. gradient gets the inputs, recomputed where the layer is
 // rematerialised, and the gradient of the result. The result has the shape of the
 // first input and the type of the last. custom is false where GoMLX may not replace
@@ -51,7 +51,7 @@ func (a *fullAttention) rows(x *Node) *Node {
 // GoMLX can send a gradient into another node than the one that was computed. Here
 // that node is a scaffold that nothing executes: it passes its inputs to gradient
 // before GoMLX asks for the gradient of each.
-func withGradient(result func() *Node, gradient func(in []*Node, grad *Node) []*Node, inputs ...*Node) (out *Node, custom bool) {
+func withGradients(result func() *Node, gradient func(in []*Node, grad *Node) []*Node, inputs ...*Node) (out *Node, custom bool) {
 	var grads []*Node
 	last := inputs[len(inputs)-1].DType()
 	scaffold := func() *Node {

@@ -1,11 +1,10 @@
-package qwen3
+package model
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 )
 
 // decodeScope holds the weights of DecodeStep. Its linear weights are [in, out]. With
@@ -17,7 +16,7 @@ const decodeScope = ScopeName + "_decode"
 const vocabMultiple = 64
 
 // decodePath is where the store keeps a weight of the decode layout.
-func decodePath(name string) string { return model.JoinPath("/", decodeScope, name) }
+func decodePath(name string) string { return ml.JoinPath("/", decodeScope, name) }
 
 // PaddedVocab is the width of DecodeLogits: the vocabulary rounded up, so that
 // every column is computed by the same kernel.
@@ -27,7 +26,7 @@ func (c Config) PaddedVocab() int {
 
 // ImportDecode puts the weights into the store in the layout that DecodeStep reads, in
 // place of those that are there. Errors: those of Import.
-func ImportDecode(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+func ImportDecode(store *ml.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
@@ -37,15 +36,19 @@ func ImportDecode(store *model.Store, cfg Config, lookup func(name string) (Tens
 		}
 		return nil
 	}
+	inParts := map[string]bool{} // the factors of what Down takes
+	for _, l := range cfg.Layers() {
+		inParts[l.Gate.Weight], inParts[l.Up.Weight] = true, true
+	}
 	for _, spec := range cfg.Tensors() {
 		t, _ := lookup(spec.Name) // checked above
 		var err error
 		switch {
-		case spec.Name == nameHead:
+		case spec.Name == NameHead:
 			continue
-		case spec.Name == nameEmbed || len(spec.Shape) == 1:
+		case spec.Name == NameEmbed || len(spec.Shape) == 1:
 			err = storeWeight(spec.Name, t.Data, spec.Shape...)
-		case strings.HasSuffix(spec.Name, nameGate) || strings.HasSuffix(spec.Name, nameUp):
+		case inParts[spec.Name]:
 			err = storeParts(storeWeight, spec.Name, t, cfg.HiddenSize)
 		default:
 			err = storePanels(storeWeight, spec.Name, t, spec.Shape[0])
@@ -54,8 +57,8 @@ func ImportDecode(store *model.Store, cfg Config, lookup func(name string) (Tens
 			return err
 		}
 	}
-	head, _ := lookup(cfg.headName())
-	return storePanels(storeWeight, nameHead, head, cfg.PaddedVocab())
+	head, _ := lookup(cfg.HeadName())
+	return storePanels(storeWeight, NameHead, head, cfg.PaddedVocab())
 }
 
 // storeFunc stores a weight of the decode layout.

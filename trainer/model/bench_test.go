@@ -1,4 +1,4 @@
-package qwen3_test
+package model_test
 
 import (
 	"fmt"
@@ -8,16 +8,16 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // BenchmarkGradient is a forward and backward pass with a cross-entropy loss on
 // a network of the demo's size. Token counts that are multiples of 1024 make the
 // backend's transposes thrash the cache; the second shape shows what that costs.
 func BenchmarkGradient(b *testing.B) {
-	cfg := qwen3.Config{
+	cfg := model.Config{
 		VocabSize: 400, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 4, NumAttentionHeads: 4,
 		NumKeyValueHeads: 2, HeadDim: 32, MaxPositionEmbeddings: 320, RopeTheta: 1e4, RMSNormEps: 1e-6,
 		TieWordEmbeddings: true, InitializerRange: 0.02,
@@ -27,13 +27,13 @@ func BenchmarkGradient(b *testing.B) {
 		remat, like bool
 	}{{32, 136, false, false}, {32, 128, false, false}, {32, 136, true, false}, {2, 256, false, false}, {2, 256, false, true}} {
 		b.Run(fmt.Sprintf("%dx%d/remat=%v/like=%v", c.batch, c.seq, c.remat, c.like), func(b *testing.B) {
-			opts := qwen3.Options{Remat: c.remat, LikeDecode: c.like}
-			store := model.NewStore()
-			if err := qwen3.Init(store, cfg, 1); err != nil {
+			opts := model.Options{Remat: c.remat, LikeDecode: c.like}
+			store := ml.NewStore()
+			if err := model.Init(nil, store, cfg, 1); err != nil {
 				b.Fatal(err)
 			}
-			exec, err := model.NewExec(backend(b), store, func(s *model.Scope, tokens *graph.Node) []*graph.Node {
-				hidden := qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: tokens}, opts)
+			exec, err := ml.NewExec(backend(b), store, func(s *ml.Scope, tokens *graph.Node) []*graph.Node {
+				hidden := model.Forward(s, cfg, model.Inputs{Tokens: tokens}, opts)
 				logps := graph.LogSoftmax(head(opts)(s, cfg, hidden), -1)
 				target := graph.OneHot(tokens, cfg.VocabSize, dtypes.Float32)
 				loss := graph.Neg(graph.ReduceAllMean(graph.ReduceSum(graph.Mul(logps, target), -1)))

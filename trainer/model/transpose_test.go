@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"slices"
@@ -51,7 +51,7 @@ func TestSwapLastMovesEveryElement(t *testing.T) {
 func TestRotationHasOneMeaning(t *testing.T) {
 	cfg := Config{HeadDim: 8, RopeTheta: 1e4}
 	exec, err := NewExec(goBackend(t), func(x, positions *Node) (*Node, *Node) {
-		r := newRope(x.Graph(), cfg, positions, 16)
+		r := newRotation(x.Graph(), cfg, positions, 16)
 		return r.byProduct(x), r.bySlices(x)
 	})
 	if err != nil {

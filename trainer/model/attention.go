@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"math"
@@ -66,7 +66,7 @@ func (a *fullAttention) additiveMask(g *Graph) *Node {
 	// With half of the range the sum with a score stays finite.
 	zero, far := ScalarZero(g, dtypes.Float32), Const(g, float32(-math.MaxFloat32/2))
 	mask := InsertAxes(Where(allowed, zero, far), 1, 1) // [B or 1, 1, 1, T, T]
-	return BroadcastToDims(mask, a.batch, a.cfg.NumKeyValueHeads, a.cfg.groups(), a.seq, a.seq)
+	return BroadcastToDims(mask, a.batch, a.cfg.NumKeyValueHeads, a.cfg.Groups(), a.seq, a.seq)
 }
 
 // attend answers queries q [N, H, E] from keys and values k, v [N, K, E], in the
@@ -90,7 +90,7 @@ func (a *fullAttention) attend(q, k, v *Node) *Node {
 		probs = a.probs(h)
 		return a.byToken(contract(v.DType(), narrow(probs, v.DType()), 3, h.v, 2, leading(2)))
 	}
-	o, custom := withGradient(answer, func(in []*Node, grad *Node) []*Node {
+	o, custom := withGradients(answer, func(in []*Node, grad *Node) []*Node {
 		if a.single { // or a backend may compute the probabilities of all layers at once
 			in[0] = SchedulingBarrier(in[0], grad)
 		}

@@ -1,4 +1,4 @@
-package qwen3
+package model
 
 import (
 	"slices"
@@ -6,10 +6,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/support/exceptions"
-
-	"temper/trainer/vjp"
 )
 
 // Inputs are the tokens of a forward pass. Rows are padded on the right. Padding has a
@@ -50,7 +48,7 @@ type Options struct {
 // Outside attention the tokens are one axis N = B*T. The gradient of each weight
 // transposes the input of the weight, and the CPU backend transposes a matrix fast but
 // anything else element by element.
-func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
+func Forward(scope *ml.Scope, cfg Config, in Inputs, opts Options) *Node {
 	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph(), compute: opts.Compute, likeDecode: opts.LikeDecode, layout: opts.Layout}
 	if w.compute == dtypes.InvalidDType {
 		w.compute = dtypes.Float32
@@ -62,32 +60,32 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 	if positions == nil {
 		positions = Iota(w.g, shapes.Make(dtypes.Int32, batch, seq), 1)
 	}
-	rope := newRope(w.g, cfg, Reshape(positions, -1), seq)
+	w.rotation = newRotation(w.g, cfg, Reshape(positions, -1), seq)
 	att := newAttention(cfg, in, opts)
 	if att.inLoops != nil {
 		w.keepProducts, w.order = !opts.Remat, &gradientOrder{behind: opts.Layout != nil}
 	}
 
 	x := w.embed(Reshape(in.Tokens, -1)) // [N, D]
-	for i := range cfg.NumHiddenLayers {
+	for _, l := range cfg.Layers() {
 		x = w.order.layer(x)
 		if opts.Remat {
 			x = x.Checkpoint()
 		}
 		x = w.kept(x)
-		q, k, v := w.qkv(i, x, rope) // [N, H|K|K, E]
-		x = w.kept(w.tokens(Add(x, wide(w.linear(layerName(i, nameO), Reshape(att.attend(q, k, v), batch*seq, -1))))))
-		x = w.tokens(Add(x, wide(w.mlp(i, x))))
+		q, k, v := QKV(w, &l, x) // [N, H|K|K, E]
+		x = w.kept(w.tokens(Add(x, wide(w.Linear(l.O, Reshape(att.attend(q, k, v), batch*seq, -1))))))
+		x = w.tokens(Add(x, wide(FeedForward(w, &l, x))))
 	}
 	if opts.Remat || w.keepProducts {
 		x = x.StopCheckpoint()
 	}
-	return Reshape(narrow(w.norm(nameNorm, x), w.compute), batch, seq, cfg.HiddenSize)
+	return Reshape(narrow(w.Norm(NameNorm, x), w.compute), batch, seq, cfg.HiddenSize)
 }
 
 // Logits maps hidden states [..., D] of any type to scores over the vocabulary
 // [..., V] in float32.
-func Logits(scope *model.Scope, cfg Config, hidden *Node) *Node {
+func Logits(scope *ml.Scope, cfg Config, hidden *Node) *Node {
 	return logits(scope, cfg, hidden, func(x, y *Node) *Node {
 		if x.DType() != dtypes.Float32 {
 			return productAs(dtypes.Float32, x, y)
@@ -97,7 +95,7 @@ func Logits(scope *model.Scope, cfg Config, hidden *Node) *Node {
 }
 
 // LogitsLikeDecode is Logits with the sums of DecodeLogits; see Options.
-func LogitsLikeDecode(scope *model.Scope, cfg Config, hidden *Node) *Node {
+func LogitsLikeDecode(scope *ml.Scope, cfg Config, hidden *Node) *Node {
 	if hidden.DType() != dtypes.Float32 {
 		return Logits(scope, cfg, hidden)
 	}
@@ -105,34 +103,34 @@ func LogitsLikeDecode(scope *model.Scope, cfg Config, hidden *Node) *Node {
 }
 
 // logits is a product of hidden states [..., D] and the head.
-func logits(scope *model.Scope, cfg Config, hidden *Node, product func(x, y *Node) *Node) *Node {
+func logits(scope *ml.Scope, cfg Config, hidden *Node, product func(x, y *Node) *Node) *Node {
 	w := weights{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(w.g, true)
 	dims := slices.Clone(hidden.Shape().Dimensions)
-	logits := product(Reshape(hidden, -1, cfg.HiddenSize), w.node(cfg.headName())) // [N, V]
+	logits := product(Reshape(hidden, -1, cfg.HiddenSize), w.node(cfg.HeadName())) // [N, V]
 	dims[len(dims)-1] = cfg.VocabSize
 	return Reshape(logits, dims...)
 }
 
 // LogitsPlaced is Logits under a layout.
-func LogitsPlaced(scope *model.Scope, cfg Config, hidden *Node, layout Layout) *Node {
+func LogitsPlaced(scope *ml.Scope, cfg Config, hidden *Node, layout Layout) *Node {
 	w := weights{scope: scope, cfg: cfg, g: hidden.Graph(), layout: layout}
 	scope.SetTraining(w.g, true)
 	dims := slices.Clone(hidden.Shape().Dimensions)
-	logits := w.placed(dtypes.Float32, Reshape(hidden, -1, cfg.HiddenSize), cfg.headName()) // [N, V]
+	logits := w.placed(dtypes.Float32, Reshape(hidden, -1, cfg.HiddenSize), cfg.HeadName()) // [N, V]
 	dims[len(dims)-1] = cfg.VocabSize
 	return Reshape(logits, dims...)
 }
 
 // Head is the weight that maps hidden states to the vocabulary: [V, D]. Under a layout it
 // is whole on every device of the data axis.
-func Head(scope *model.Scope, cfg Config, g *Graph, layout Layout) *Node {
-	return weights{scope: scope, cfg: cfg, g: g, layout: layout}.whole(cfg.headName())
+func Head(scope *ml.Scope, cfg Config, g *Graph, layout Layout) *Node {
+	return weights{scope: scope, cfg: cfg, g: g, layout: layout}.whole(cfg.HeadName())
 }
 
 // weights gives graph functions access to the variables of a store.
 type weights struct {
-	scope *model.Scope
+	scope *ml.Scope
 	cfg   Config
 	g     *Graph
 	// compute is the type of the factors of products.
@@ -145,7 +143,10 @@ type weights struct {
 	// and computes again what lies between them: norms, rotations, the products of SwiGLU.
 	keepProducts bool
 	order        *gradientOrder // nil leaves the order of gradients to the backend
+	rotation     rotation
 }
+
+var _ Ops[*Node] = weights{}
 
 // kept is x, of what a gradient may need to be kept; see keepProducts.
 func (w weights) kept(x *Node) *Node {
@@ -175,48 +176,52 @@ func (w weights) variable(name string) *Node {
 
 // embed looks up the embeddings of tokens [N]: [N, D].
 func (w weights) embed(tokens *Node) *Node {
-	return w.tokens(Gather(w.whole(nameEmbed), InsertAxes(tokens, -1)))
+	return w.tokens(Gather(w.whole(NameEmbed), InsertAxes(tokens, -1)))
 }
 
-// linear is linears with one weight.
-func (w weights) linear(name string, x *Node) *Node { return w.linears(x, name)[0] }
-
-// norm is x / rms(x) * weight over the last axis.
-func (w weights) norm(name string, x *Node) *Node {
+// Norm is x / rms(x) * weight over the last axis.
+func (w weights) Norm(weight string, x *Node) *Node {
 	ms := ReduceAndKeep(Square(x), ReduceMean, -1) // [..., 1]
 	x = Mul(x, Inverse(Sqrt(AddScalar(ms, w.cfg.RMSNormEps))))
-	return Mul(x, ExpandLeftToRank(w.node(name), x.Rank()))
+	return Mul(x, ExpandLeftToRank(w.node(weight), x.Rank()))
 }
+
+// HeadNorm is Norm for x [N, heads, E].
+func (w weights) HeadNorm(weight string, x *Node) *Node { return w.Norm(weight, x) }
 
 // wide converts to float32.
 func wide(x *Node) *Node { return narrow(x, dtypes.Float32) }
 
-// qkv projects x [N, D] of layer i to queries [N, H, E], keys and values [N, K, E].
-func (w weights) qkv(i int, x *Node, rope rope) (q, k, v *Node) {
-	x = narrow(w.norm(layerName(i, nameAttnNorm), x), w.compute)
-	qkv := w.linears(x, layerName(i, nameQ), layerName(i, nameK), layerName(i, nameV))
+// Rotate turns x [N, heads, E].
+func (w weights) Rotate(x *Node) *Node { return w.rotation.apply(x) }
+
+// ProjectQKV projects x [N, D] to heads [N, H|K|K, E], the queries and keys in float32.
+func (w weights) ProjectQKV(l *Layer, x *Node) (q, k, v *Node) {
+	qkv := w.linears(x, l.Q, l.K, l.V)
 	for j := range qkv {
 		qkv[j] = Reshape(w.kept(qkv[j]), x.Shape().Dimensions[0], -1, w.cfg.HeadDim)
 	}
-	q = rope.apply(w.norm(layerName(i, nameQNorm), wide(qkv[0])))
-	k = rope.apply(w.norm(layerName(i, nameKNorm), wide(qkv[1])))
-	return q, k, qkv[2]
+	return wide(qkv[0]), wide(qkv[1]), qkv[2]
 }
 
-// mlp is the SwiGLU of layer i with its norm: [N, D].
-func (w weights) mlp(i int, x *Node) *Node {
-	x = narrow(w.norm(layerName(i, nameMLPNorm), x), w.compute)
-	both := w.linears(x, layerName(i, nameGate), layerName(i, nameUp))
-	gate, up := w.kept(both[0]), w.kept(both[1])
-	return w.linear(layerName(i, nameDown), Mul(silu(wide(gate)), wide(up)))
+// GateUp projects x [N, D] to [N, F] twice.
+func (w weights) GateUp(l *Layer, x *Node) (gate, up *Node) {
+	both := w.linears(x, l.Gate, l.Up)
+	return w.kept(both[0]), w.kept(both[1])
 }
+
+// Gated is SwiGLU's product of gate and up [N, F], in float32.
+func (w weights) Gated(gate, up *Node) *Node { return Mul(silu(wide(gate)), wide(up)) }
+
+// Linear is linears with one weight.
+func (w weights) Linear(l Linear, x *Node) *Node { return w.linears(x, l)[0] }
 
 // silu is x s with s = sigma(x), element by element. Its derivative is written as
 // s + u (1 - s) with u = x s, which takes two operations less than the derivative that
 // GoMLX composes.
 func silu(x *Node) *Node {
 	value := func(x *Node) *Node { return Mul(x, Sigmoid(x)) }
-	return vjp.With(x, value, func(x, v *Node) *Node {
+	return WithGradient(x, value, func(x, v *Node) *Node {
 		s, u := Sigmoid(x), value(x)
 		return Mul(v, Add(Sub(u, Mul(u, s)), s))
 	})
