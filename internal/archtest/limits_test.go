@@ -8,7 +8,6 @@ var manyMethods = map[string]string{
 	"internal/chat/jinja.parser":            "a method for each rule of the grammar",
 	"internal/placement/placementtest.Fake": "the port, and all that a test does to a cluster",
 	"internal/tokenizer.Tokenizer":          "a setter for each part of tokenizer.json, which the parser calls while it reads",
-	"sandbox/gateway.Gateway":               "one lock orders admission, nodes and calls in flight: what they promise together has no smaller owner",
 	"internal/answer.parser":                "a method for each rule of the grammar",
 	"sandbox/session.Manager":               "one lock orders the kernels of all sessions and their histories",
 }
