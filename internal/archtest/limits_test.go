@@ -9,7 +9,6 @@ var manyMethods = map[string]string{
 	"internal/placement/placementtest.Fake": "the port, and all that a test does to a cluster",
 	"internal/tokenizer.Tokenizer":          "a setter for each part of tokenizer.json, which the parser calls while it reads",
 	"internal/answer.parser":                "a method for each rule of the grammar",
-	"sandbox/session.Manager":               "one lock orders the kernels of all sessions and their histories",
 }
 
 // manyFiles are the packages with more files than maxFiles, each with its reason.
