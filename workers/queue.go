@@ -45,7 +45,7 @@ func baseOptions() worker.Options {
 		// The server writes down who did what. It routes by this only where versioning
 		// is used, which would tie a run to a build that is gone after a deploy.
 		DeploymentOptions: worker.DeploymentOptions{
-			Version: worker.WorkerDeploymentVersion{DeploymentName: deployment, BuildID: buildinfo.Version()},
+			Version: worker.WorkerDeploymentVersion{DeploymentName: deployment, BuildID: buildinfo.Build()},
 		},
 	}
 }

@@ -51,7 +51,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), ablateCommand(), verifyCommand(), analyzeCommand(), scheduleCommand(), workerCommand(), trainerCommand(), memberCommand(), rolloutCommand(), engineCommand(),
 		sandboxCommand(), gatewayCommand(), serveCommand(), uiCommand(), reportCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), backendCommand(),
-		benchCommand(), doctorCommand(), storeCommand(), clusterCommand(), queryCommand(), exportCommand(), watchCommand(),
+		versionCommand(), benchCommand(), doctorCommand(), storeCommand(), clusterCommand(), queryCommand(), exportCommand(), watchCommand(),
 	)
 	completeRuns(root)
 	return root

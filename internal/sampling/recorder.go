@@ -57,7 +57,7 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 	if err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
 	}
-	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples), Trajectories: g.ref, Released: countReleased(g.Trajectories, fate), Spread: &series.Spread{}}
+	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples), Trajectories: g.ref, Released: countReleased(g.Trajectories, fate)}
 	for i := range g.Trajectories {
 		t := &g.Trajectories[i]
 		if t.Excluded() {
@@ -102,10 +102,10 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 }
 
 // countReleased counts as the released code does what its rejection of equal rewards leaves.
-func countReleased(ts []rl.Trajectory, fate grpo.Fate) *series.Released {
+func countReleased(ts []rl.Trajectory, fate grpo.Fate) series.Released {
 	var out series.Released
 	if fate != grpo.FateKept && fate != grpo.FateTooSmall {
-		return &out
+		return out
 	}
 	out.Groups = 1
 	for i := range ts {
@@ -116,7 +116,7 @@ func countReleased(ts []rl.Trajectory, fate grpo.Fate) *series.Released {
 		penalty, _ := c.Penalties()
 		out.Add(c.Results, c.Errors, penalty, c.Answers)
 	}
-	return &out
+	return out
 }
 
 // countVersions counts the tokens that each version has sampled.
@@ -187,19 +187,13 @@ func (r recorder) rows(ts []rl.Trajectory, samples []rl.Sample, fate grpo.Fate) 
 	return out
 }
 
-// storeIndex stores the index of a step and takes the rows out of the groups. It writes
-// none where a group of an older program has no rows. It comes before the batch, so that
-// a step whose batch is there has its index.
+// storeIndex stores the index of a step and takes the rows out of the groups. It comes
+// before the batch, so that a step whose batch is there has its index.
 func storeIndex(ctx context.Context, store blob.Store, in BatchInput, groups []run.GroupRecord) error {
 	var rows []record.Row
-	whole := true
 	for i := range groups {
-		whole = whole && len(groups[i].Rows) > 0
 		rows = append(rows, groups[i].Rows...)
 		groups[i].Rows = nil
-	}
-	if !whole {
-		return nil
 	}
 	data, err := record.Index(rows)
 	if err != nil {

@@ -47,9 +47,8 @@ func (r *Released) Merge(o Released) {
 
 func (r *Released) mean(sum float64) float64 { return sum / float64(max(1, r.Trajectories)) }
 
-// releasedRows are the series of the released code under its names. A step whose batch was
-// made by an older program has none of them. Their population is what its function
-// reject_equal_reward leaves.
+// releasedRows are the series of the released code under its names. Their population is
+// what its function reject_equal_reward leaves.
 var releasedRows = []row{
 	{Metric{"roc_error_ratio/global_err_ratio", Share, Lower, "tool results with the word error, of groups with unequal rewards"}, released(func(r *Released) float64 { return Ratio(r.Errors, r.Results) })},
 	{Metric{"roc_error_ratio/penalty_weight", Share, Lower, "mean p_err by the word error, of the same trajectories, right or wrong"}, released(func(r *Released) float64 { return r.mean(r.Penalties) })},
@@ -60,9 +59,6 @@ var releasedRows = []row{
 	{Metric{"reject_equal_reward/solve_non_equal_total", Number, Higher, "groups with unequal rewards"}, released(func(r *Released) float64 { return float64(r.Groups) })},
 	{Metric{"reject_equal_reward/solve_equal_total", Number, Lower, "groups with equal rewards, which are dropped"}, equalGroups},
 	{Metric{"reject_equal_reward/solve_equal_total_ratio", Share, Lower, "groups with equal rewards, of all with any"}, func(s *Step) float64 {
-		if s.Rollouts.Released == nil {
-			return 0
-		}
 		equal := s.Rollouts.GroupsAllCorrect + s.Rollouts.GroupsAllWrong
 		return Ratio(equal, equal+s.Rollouts.Released.Groups)
 	}},
@@ -71,12 +67,7 @@ var releasedRows = []row{
 }
 
 func released(of func(*Released) float64) func(*Step) float64 {
-	return func(s *Step) float64 {
-		if s.Rollouts.Released == nil {
-			return 0
-		}
-		return of(s.Rollouts.Released)
-	}
+	return func(s *Step) float64 { return of(&s.Rollouts.Released) }
 }
 
 func equalGroups(s *Step) float64 {

@@ -74,18 +74,8 @@ func (s *Step) Values() Values {
 	if s.Publishing == 0 {
 		delete(out, PublishSeconds)
 	}
-	if s.Rollouts.Spread == nil {
-		for _, r := range spreadRows {
-			delete(out, r.Name)
-		}
-	}
 	if _, ok := usageOf(s.SamplingBusy); !ok {
 		for _, r := range usageRows {
-			delete(out, r.Name)
-		}
-	}
-	if s.Rollouts.Released == nil {
-		for _, r := range releasedRows {
 			delete(out, r.Name)
 		}
 	}

@@ -157,7 +157,7 @@ func (w *writer) open(ctx context.Context, cfg config.Run) error {
 	}
 	w.plan = run.PlanOf(w.RunID, cfg)
 	w.plan.Config = blob.RefOf(w.layout.Config(), text)
-	if _, err := blob.PutJSON(ctx, w.Store, w.layout.Plan(), run.Opened{Plan: w.plan, Owner: "paper-sized", ConfigYAML: string(text)}, blob.IfAbsent); err != nil {
+	if _, err := blob.PutJSON(ctx, w.Store, w.layout.Plan(), run.Opened{Format: run.Format, Plan: w.plan, Owner: "paper-sized", ConfigYAML: string(text)}, blob.IfAbsent); err != nil {
 		if errors.Is(err, blob.ErrExists) {
 			err = fmt.Errorf("run %s is in %s already: %w", w.RunID, w.Store.Locate(artifact.Root), err)
 		}
