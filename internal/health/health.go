@@ -2,8 +2,8 @@
 // it can be used, and how another process asks it. It owns the listener, the two
 // answers and the questions. It does not know what a process is for.
 //
-// Invariant: /healthz fails only where a new start of the process would help;
-// /readyz also fails while something that the process needs is out of reach.
+// Invariant: /healthz fails only where the process cannot answer at all; /readyz also fails
+// while something that the process needs is out of reach.
 package health
 
 import (
@@ -41,7 +41,6 @@ type State struct {
 	served   chan struct{}   // closed when there are none
 	draining bool
 	needs    map[string]func(context.Context) error
-	progress map[string]func() error
 
 	asking sync.Mutex // one look at the needs at a time
 	asked  time.Time
@@ -52,7 +51,7 @@ type State struct {
 func New(name string, parts ...string) *State {
 	s := &State{
 		name: name, started: time.Now(), pending: map[string]bool{}, served: make(chan struct{}),
-		needs: map[string]func(context.Context) error{}, progress: map[string]func() error{},
+		needs: map[string]func(context.Context) error{},
 	}
 	for _, p := range parts {
 		s.pending[p] = true
@@ -94,33 +93,9 @@ func (s *State) Need(name string, check func(context.Context) error) {
 	s.needs[name] = check
 }
 
-// Progress adds a loop of the process. The check returns an error when the loop
-// is stuck. It must return at once and must not fail because of another process.
-func (s *State) Progress(loop string, check func() error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.progress[loop] = check
-}
-
-// Alive returns an error when a loop of the process is stuck.
-func (s *State) Alive() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, loop := range slices.Sorted(maps.Keys(s.progress)) {
-		if err := s.progress[loop](); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", loop, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Ready returns an error when the process cannot be used now: it is stuck, it does
-// not serve yet or no longer, or it lacks something that it needs.
+// Ready returns an error when the process cannot be used now: it does not serve yet or no
+// longer, or it lacks something that it needs.
 func (s *State) Ready(ctx context.Context) error {
-	if err := s.Alive(); err != nil {
-		return err
-	}
 	s.mu.Lock()
 	pending, draining := slices.Sorted(maps.Keys(s.pending)), s.draining
 	s.mu.Unlock()
