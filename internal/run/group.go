@@ -38,9 +38,9 @@ type GroupRecord struct {
 	ErrorPenalties  []float64 `json:"p_err,omitempty"`
 	FormatPenalties []float64 `json:"p_format,omitempty"`
 	// Released are the counts of the released code, zero for a group with equal rewards.
-	Released series.Released `json:"released"`
+	Released series.Released `json:"released,omitzero"`
 	// Spread is how far apart the trajectories are.
-	Spread series.Spread `json:"spread"`
+	Spread series.Spread `json:"spread,omitzero"`
 	// Rows are what the index of the step says of the trajectories, by Rollout. They pass
 	// from the shard to the index and are in no batch.
 	Rows []record.Row `json:"rows,omitempty"`

@@ -195,6 +195,9 @@ func storeIndex(ctx context.Context, store blob.Store, in BatchInput, groups []r
 		rows = append(rows, groups[i].Rows...)
 		groups[i].Rows = nil
 	}
+	if len(rows) == 0 {
+		return nil
+	}
 	data, err := record.Index(rows)
 	if err != nil {
 		return fault.OfEncoding(fmt.Errorf("encode index of step %d: %w", in.Step, err))
