@@ -112,27 +112,22 @@ func (s *stage) takeFreeze(ctx workflow.Context, content letter) error {
 	return err
 }
 
-// freezing is what a run does about the server's pauses.
-type freezing struct{ *runFlow }
-
-// take shows that the server has paused the stage, and that it goes on. The run
+// takeFreeze shows that the server has paused the stage, and that it goes on. The run
 // waits for its stage in any case.
-func (r freezing) take(ctx workflow.Context, content letter) error {
+func (r *runFlow) takeFreeze(ctx workflow.Context, content letter) error {
 	turned, err := r.gate.takeNews(content)
 	if err != nil || !turned {
 		return err
 	}
-	r.show(ctx)
-	if err := r.publishState(ctx); err != nil {
-		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
-	}
+	r.state.show(ctx)
+	r.state.tryPublish(ctx)
 	if r.link.child == nil {
 		return nil // the gate says it at the next safe point
 	}
 	frozen, why := r.gate.Frozen != nil, r.gate.why()
 	workflow.Go(ctx, func(ctx workflow.Context) { // a store that is away holds up no other signal
-		if err := logPause(ctx, r.ref, frozen, why, fmt.Sprintf("while %s", r.doing)); err != nil {
-			workflow.GetLogger(ctx).Warn("freeze not recorded", "run_id", r.ref.RunID, "err", err)
+		if err := logPause(ctx, r.at.ref, frozen, why, fmt.Sprintf("while %s", r.state.doing)); err != nil {
+			workflow.GetLogger(ctx).Warn("freeze not recorded", "run_id", r.at.ref.RunID, "err", err)
 		}
 	})
 	return nil

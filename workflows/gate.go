@@ -349,14 +349,14 @@ func (g *gate) wait(ctx workflow.Context) error {
 	g.waiting = true
 	defer func() { g.waiting = false }()
 	cause := g.cause()
-	if err := (safePoint{g}).stand(ctx); err != nil {
+	if err := g.stand(ctx); err != nil {
 		return err
 	}
 	over := func() bool { return !g.held() || g.Stopping || g.Skip }
 	for !over() {
 		if g.cause() != cause { // by whom and why is news
 			cause = g.cause()
-			if err := (safePoint{g}).stand(ctx); err != nil {
+			if err := g.stand(ctx); err != nil {
 				return err
 			}
 		}
@@ -372,31 +372,17 @@ func (g *gate) wait(ctx workflow.Context) error {
 	return g.onPause(ctx, false)
 }
 
-// safePoint is what a gate does where it holds its workflow.
-type safePoint struct{ *gate }
-
 // stand says that the workflow stands at the safe point, and gives up the room of the run
-// where that is wanted.
-func (g safePoint) stand(ctx workflow.Context) error {
-	if err := g.makeReady(ctx); err != nil {
-		return err
+// where that is wanted: what is finished is saved before the room goes to another.
+func (g *gate) stand(ctx workflow.Context) error {
+	if g.Yield != nil && !g.Yield.Lost {
+		if err := g.save(ctx); err != nil {
+			return err
+		}
 	}
 	if err := g.onPause(ctx, true); err != nil {
 		return err
 	}
-	return g.giveRoom(ctx)
-}
-
-// makeReady saves what is finished before the room of the run goes to another.
-func (g safePoint) makeReady(ctx workflow.Context) error {
-	if g.Yield == nil || g.Yield.Lost {
-		return nil
-	}
-	return g.save(ctx)
-}
-
-// giveRoom gives back the room of the run, where that is the gate's to do.
-func (g safePoint) giveRoom(ctx workflow.Context) error {
 	if g.Yield == nil || g.vacate == nil {
 		return nil
 	}

@@ -105,8 +105,10 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 
 func runStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	s := &stage{in: in, at: in.Progress}
-	s.ahead = lookahead{stage: s}
-	if err := s.setup(ctx); err != nil {
+	s.ahead = lookahead{in: &s.in, at: &s.at, gate: &s.gate}
+	s.judge = stageJudge{in: &s.in, at: &s.at, gate: &s.gate}
+	s.alarm = alarm{in: &s.in, at: &s.at, gate: &s.gate, show: s.show}
+	if err := s.listen(ctx); err != nil {
 		return StageResult{}, err
 	}
 	note, err := s.makeSteps(ctx)
@@ -114,7 +116,7 @@ func runStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	cut := ""
 	if errors.Is(err, errStop) || errors.Is(err, errSkip) {
 		cut, note, err = s.recordCut(ctx, err)
-	} else if s.verdict != nil && s.at.NextStep < s.endStep() {
+	} else if s.judge.verdict != nil && s.at.NextStep < s.in.endStep() {
 		cut = cutUntil
 	}
 	settle(ctx)
@@ -129,20 +131,21 @@ func runStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 }
 
 type stage struct {
-	in      StageInput
-	at      StageProgress
-	gate    gate
-	done    bool
-	inStep  bool          // a step is in flight
-	recent  []StepNumbers // newest last, for the web UI
-	ahead   lookahead
-	verdict *judged // that ended the stage
+	in     StageInput
+	at     StageProgress
+	gate   gate
+	done   bool
+	inStep bool          // a step is in flight
+	recent []StepNumbers // newest last, for the web UI
+	ahead  lookahead
+	judge  stageJudge
+	alarm  alarm
 }
 
 // numRecent is the number of steps shown in the web UI.
 const numRecent = 12
 
-func (s *stage) setup(ctx workflow.Context) error {
+func (s *stage) listen(ctx workflow.Context) error {
 	s.ahead.restore()
 	s.gate = gate{
 		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause, ref: func() run.Ref { return s.in.Run },
@@ -173,10 +176,10 @@ func (s *stage) takeOver(ctx workflow.Context, content letter) error {
 }
 
 // endStep is the step after the stage's last one. An amendment may move it.
-func (s *stage) endStep() int {
-	end := s.in.Plan.FirstStep + s.in.Plan.Steps
-	if s.in.EndBefore > 0 {
-		return min(end, s.in.EndBefore)
+func (in *StageInput) endStep() int {
+	end := in.Plan.FirstStep + in.Plan.Steps
+	if in.EndBefore > 0 {
+		return min(end, in.EndBefore)
 	}
 	return end
 }
@@ -187,7 +190,7 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 	if note, err = s.filter(ctx); note != "" || err != nil {
 		return note, err
 	}
-	for made := 0; s.at.NextStep < s.endStep(); made++ {
+	for made := 0; s.at.NextStep < s.in.endStep(); made++ {
 		full := made >= s.in.StepsPerExecution || workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 		if full && made > 0 {
 			return "", s.continueAsNew(ctx)
@@ -204,15 +207,18 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if note, err = (judging{s}).judge(ctx); note != "" || err != nil {
-			return note, err
+		if note, err = s.judge.afterStep(ctx); err != nil {
+			return "", err
+		}
+		if s.judge.verdict != nil {
+			return note, s.close(ctx)
 		}
 	}
-	return "", judging{s}.close(ctx)
+	return "", s.close(ctx)
 }
 
 // close ends the steps of a stage.
-func (s judging) close(ctx workflow.Context) error {
+func (s *stage) close(ctx workflow.Context) error {
 	if s.gate.Save {
 		if err := s.gate.checkpoint(ctx); err != nil {
 			return err
@@ -259,11 +265,11 @@ func (s *stage) step(ctx workflow.Context) error {
 	n := s.at.NextStep
 	in := StepInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: n, NumSteps: s.in.NumSteps, Policy: s.at.Policy,
-		Save: n == s.endStep()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
+		Save: n == s.in.endStep()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
 		Priority: s.in.Priority, Queues: s.in.Queues,
 	}
 	s.inStep = true
-	ended := alarm{s}.raiseWhenStalled(ctx, n)
+	ended := s.alarm.raiseWhenStalled(ctx, n)
 	out, err := s.makeStep(ctx, in)
 	ended()
 	s.inStep = false
@@ -280,7 +286,7 @@ func (s *stage) step(ctx workflow.Context) error {
 	s.at.StepSeconds = pace(s.at.StepSeconds, out.Numbers.Seconds)
 	s.recent = append(s.recent, out.Numbers)
 	s.recent = s.recent[max(0, len(s.recent)-numRecent):]
-	alarm{s}.applyWatch(ctx, out.Watched)
+	s.alarm.applyWatch(ctx, out.Watched)
 	s.show(ctx)
 	return s.report(ctx)
 }
@@ -302,7 +308,7 @@ func (s *stage) makeStep(ctx workflow.Context, in StepInput) (StepResult, error)
 const reportEvery = 10
 
 func (s *stage) report(ctx workflow.Context) error {
-	if !s.in.ProgressAttributes || s.at.Made%reportEvery != 0 && s.at.NextStep < s.endStep() {
+	if !s.in.ProgressAttributes || s.at.Made%reportEvery != 0 && s.at.NextStep < s.in.endStep() {
 		return nil
 	}
 	return workflow.UpsertTypedSearchAttributes(ctx, progressAttributes(s.at.Last)...)

@@ -31,13 +31,15 @@ type Yield struct {
 	Parked bool `json:"parked,omitempty"`
 }
 
-// tenancy is the room of a run on a cluster. Without a spec it has none, and its work
+// clusterRoom is the room of a run on a cluster. Without a spec it has none, and its work
 // goes to the workers that all runs share.
-type tenancy struct {
+type clusterRoom struct {
 	spec     *placement.Spec
 	run      string
 	holder   string
 	priority int
+	gate     *gate
+	state    *runState
 
 	// epoch is that of the newest grant, given that of the newest one that was given back.
 	epoch int
@@ -45,209 +47,207 @@ type tenancy struct {
 	holds bool
 	// waits says what the run waits for while it has no room.
 	waits string
-	// changed is called when the cluster gives room or wants it back.
-	changed func(workflow.Context, gang.Decision)
+	// asked is true once the run has asked for room, parking while a timer decides whether
+	// the paused run gives it back.
+	asked, parking bool
 }
 
 // queues are where the run's work goes.
-func (t *tenancy) queues() placement.Queues {
-	if t.spec == nil {
+func (c *clusterRoom) queues() placement.Queues {
+	if c.spec == nil {
 		return placement.Queues{}
 	}
-	return placement.QueuesOf(t.run)
+	return placement.QueuesOf(c.run)
 }
 
 // ask asks the cluster for room, or tells it that the run has it.
-func (t *tenancy) ask(ctx workflow.Context) error {
+func (c *clusterRoom) ask(ctx workflow.Context) error {
 	var placing *activities.Placement
 	return bookkeep(ctx, "ask for room on the cluster", placing.AcquirePlacement, gang.Request{
-		Run: t.run, Holder: t.holder, Need: *t.spec, Priority: t.priority, Epoch: t.epoch, Holds: t.holds,
+		Run: c.run, Holder: c.holder, Need: *c.spec, Priority: c.priority, Epoch: c.epoch, Holds: c.holds,
 	}, nil)
 }
 
 // giveBack returns the room; keep says that the run will ask again and keeps its place.
-func (t *tenancy) giveBack(ctx workflow.Context, keep bool) error {
+func (c *clusterRoom) giveBack(ctx workflow.Context, keep bool) error {
 	var placing *activities.Placement
-	t.holds, t.given = false, t.epoch
-	t.waits = "its room was given back"
+	c.holds, c.given = false, c.epoch
+	c.waits = "its room was given back"
 	return bookkeep(ctx, "give back the room on the cluster", placing.ReleasePlacement,
-		activities.ReleasePlacementInput{Run: t.run, Epoch: t.epoch, Keep: keep}, nil)
+		activities.ReleasePlacementInput{Run: c.run, Epoch: c.epoch, Keep: keep}, nil)
 }
 
-// take acts on what the cluster has decided.
-func (t *tenancy) take(ctx workflow.Context, content letter) error {
+// takeDecision acts on what the cluster has decided.
+func (c *clusterRoom) takeDecision(ctx workflow.Context, content letter) error {
 	var d gang.Decision
 	if err := content.decode(&d); err != nil {
 		return err
 	}
-	if t.spec == nil {
+	if c.spec == nil {
 		return nil // the cluster asks all runs who they are
 	}
 	switch d.Do {
 	case gang.Grant:
-		if d.Epoch <= t.given {
+		if d.Epoch <= c.given {
 			return nil // it crossed the release of that room
 		}
-		t.epoch, t.holds, t.waits = d.Epoch, true, ""
+		c.epoch, c.holds, c.waits = d.Epoch, true, ""
 	case gang.Tell:
-		if !t.holds {
-			t.waits = d.Why
+		if !c.holds {
+			c.waits = d.Why
 		}
 	case gang.Yield:
-		if d.Epoch <= t.given {
+		if d.Epoch <= c.given {
 			return nil
 		}
-		if t.epoch = d.Epoch; !t.holds { // it was never told that it has room
-			t.answer(ctx, true)
+		if c.epoch = d.Epoch; !c.holds { // it was never told that it has room
+			c.answer(ctx, true)
 			return nil
 		}
 	case gang.Ask:
-		t.answer(ctx, false)
+		c.answer(ctx, false)
 		return nil
 	case gang.Start, gang.Stop, gang.Shrink, gang.CloseNode, gang.EmptyNode, gang.OpenNode:
 		return fmt.Errorf("%s is not for a run", d.Do)
 	default:
 		return fmt.Errorf("the run does not know %q", brief(string(d.Do)))
 	}
-	t.changed(ctx, d)
+	c.apply(ctx, d)
 	return nil
 }
 
 // answer tells the cluster how things are, beside whatever the run does.
-func (t *tenancy) answer(ctx workflow.Context, giveBack bool) {
+func (c *clusterRoom) answer(ctx workflow.Context, giveBack bool) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var err error
 		if giveBack {
-			err = t.giveBack(ctx, true)
+			err = c.giveBack(ctx, true)
 		}
 		if err == nil {
-			err = t.ask(ctx)
+			err = c.ask(ctx)
 		}
 		if err != nil {
-			workflow.GetLogger(ctx).Warn("the cluster is not told", "run_id", t.run, "err", err)
+			workflow.GetLogger(ctx).Warn("the cluster is not told", "run_id", c.run, "err", err)
 		}
 	})
 }
 
-// shown is the room of the run in one line; "" for a run without any.
-func (t *tenancy) shown() string {
+// text is the room of the run in one line; "" for a run without any.
+func (c *clusterRoom) text() string {
 	switch {
-	case t.spec == nil:
+	case c.spec == nil:
 		return ""
-	case t.holds:
-		return fmt.Sprintf("has its room, admission %d", t.epoch)
-	case t.waits == "":
+	case c.holds:
+		return fmt.Sprintf("has its room, admission %d", c.epoch)
+	case c.waits == "":
 		return "waits for room"
 	default:
-		return "waits for room: " + t.waits
+		return "waits for room: " + c.waits
 	}
 }
-
-// lodging is what a run does about its room.
-type lodging struct{ *runFlow }
 
 // enter asks for room and waits until there is, or the run is to stop.
-func (r lodging) enter(ctx workflow.Context) error {
-	if r.room.spec == nil {
+func (c *clusterRoom) enter(ctx workflow.Context) error {
+	if c.spec == nil {
 		return nil
 	}
-	if err := r.showState(ctx, StateQueued); err != nil {
+	if err := c.state.set(ctx, StateQueued); err != nil {
 		return err
 	}
-	r.asked = true
-	if err := r.room.ask(ctx); err != nil {
+	c.asked = true
+	if err := c.ask(ctx); err != nil {
 		return err
 	}
-	if err := workflow.Await(ctx, func() bool { return r.room.holds || r.gate.Stopping }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return c.holds || c.gate.Stopping }); err != nil {
 		return err
 	}
-	return r.gate.pass(ctx)
+	return c.gate.pass(ctx)
 }
 
-// changed acts on a decision of the cluster.
-func (r lodging) changed(ctx workflow.Context, d gang.Decision) {
+// apply holds the run, or lets it continue, as the cluster has decided.
+func (c *clusterRoom) apply(ctx workflow.Context, d gang.Decision) {
 	switch d.Do { //nolint:exhaustive // the others do not come here
 	case gang.Grant:
-		r.gate.Yield = nil
+		c.gate.Yield = nil
 	case gang.Yield:
-		r.gate.Yield = &Yield{Reason: d.Why, Since: workflow.Now(ctx), Now: d.Now, Lost: d.Lost}
+		c.gate.Yield = &Yield{Reason: d.Why, Since: workflow.Now(ctx), Now: d.Now, Lost: d.Lost}
 	}
 	if d.Do == gang.Tell {
-		r.show(ctx)
+		c.state.show(ctx)
 		return
 	}
-	r.gate.changed(ctx) // interrupts where that is asked for, and tells the stage
+	c.gate.changed(ctx) // interrupts where that is asked for, and tells the stage
 }
 
 // vacate gives back the room of a run that stands at a safe point and has saved, and
 // asks for it again: at once, or when a pause is over.
-func (r lodging) vacate(ctx workflow.Context) error {
-	y := r.gate.Yield
-	if y == nil || !r.room.holds {
+func (c *clusterRoom) vacate(ctx workflow.Context) error {
+	y := c.gate.Yield
+	if y == nil || !c.holds {
 		return nil
 	}
-	if err := r.room.giveBack(ctx, !y.Parked); err != nil {
+	if err := c.giveBack(ctx, !y.Parked); err != nil {
 		return err
 	}
-	if err := logEvent(ctx, r.ref, eventYield, "the room on the cluster was given back: "+y.Reason); err != nil {
+	if err := logEvent(ctx, c.state.at.ref, eventYield, "the room on the cluster was given back: "+y.Reason); err != nil {
 		return err
 	}
-	r.show(ctx)
+	c.state.show(ctx)
 	if y.Parked {
-		if err := workflow.Await(ctx, func() bool { return !r.gate.Paused || r.gate.Stopping }); err != nil || r.gate.Stopping {
+		if err := workflow.Await(ctx, func() bool { return !c.gate.Paused || c.gate.Stopping }); err != nil || c.gate.Stopping {
 			return err
 		}
 	}
-	return r.room.ask(ctx)
+	return c.ask(ctx)
 }
 
 // eventYield is the kind of the event of a run that has given back its room.
 const eventYield = "yield"
 
 // vacateBeside is vacate while the stage stands at its safe point.
-func (r lodging) vacateBeside(ctx workflow.Context) {
+func (c *clusterRoom) vacateBeside(ctx workflow.Context) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		if err := r.vacate(ctx); err != nil && ctx.Err() == nil {
-			workflow.GetLogger(ctx).Warn("room not given back", "run_id", r.ref.RunID, "err", err)
+		if err := c.vacate(ctx); err != nil && ctx.Err() == nil {
+			workflow.GetLogger(ctx).Warn("room not given back", "run_id", c.state.at.ref.RunID, "err", err)
 		}
 	})
 }
 
 // parkWhenPaused gives back the room of a run that stays paused for long.
-func (r lodging) parkWhenPaused(ctx workflow.Context) {
-	if r.room.spec == nil || r.room.spec.ReleaseAfterMinutes < 0 || !r.room.holds || r.parking {
+func (c *clusterRoom) parkWhenPaused(ctx workflow.Context) {
+	if c.spec == nil || c.spec.ReleaseAfterMinutes < 0 || !c.holds || c.parking {
 		return
 	}
 	after := defaultRelease
-	if n := r.room.spec.ReleaseAfterMinutes; n > 0 {
+	if n := c.spec.ReleaseAfterMinutes; n > 0 {
 		after = time.Duration(n) * time.Minute
 	}
-	r.parking = true
+	c.parking = true
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		defer func() { r.parking = false }()
-		over := func() bool { return !r.gate.Paused || r.gate.Stopping || !r.room.holds || r.closing }
+		defer func() { c.parking = false }()
+		over := func() bool { return !c.gate.Paused || c.gate.Stopping || !c.holds || c.state.closing }
 		ok, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{Timeout: after, TimerOptions: workflow.TimerOptions{Summary: "until the paused run gives back its room"}}, over)
-		if err != nil || ok || over() || r.gate.Yield != nil {
+		if err != nil || ok || over() || c.gate.Yield != nil {
 			return
 		}
-		r.gate.Yield = &Yield{Reason: fmt.Sprintf("paused for %s", after), Since: workflow.Now(ctx), Parked: true}
-		r.gate.changed(ctx)
+		c.gate.Yield = &Yield{Reason: fmt.Sprintf("paused for %s", after), Since: workflow.Now(ctx), Parked: true}
+		c.gate.changed(ctx)
 	})
 }
 
 // leave gives back the room of a run that ends, in whatever way. A cluster that cannot be
 // told finds out by itself.
-func (r lodging) leave(ctx workflow.Context) {
-	if r.room.spec == nil || !r.asked {
+func (c *clusterRoom) leave(ctx workflow.Context) {
+	if c.spec == nil || !c.asked {
 		return
 	}
 	ctx, cancel := farewell(ctx, "give back the room on the cluster")
 	defer cancel()
 	var placing *activities.Placement
-	r.room.holds, r.room.given = false, r.room.epoch
+	c.holds, c.given = false, c.epoch
 	err := workflow.ExecuteLocalActivity(ctx, placing.ReleasePlacement,
-		activities.ReleasePlacementInput{Run: r.room.run, Epoch: r.room.epoch}).Get(ctx, nil)
+		activities.ReleasePlacementInput{Run: c.run, Epoch: c.epoch}).Get(ctx, nil)
 	if err != nil {
-		workflow.GetLogger(ctx).Warn("room not given back", "run_id", r.room.run, "err", err)
+		workflow.GetLogger(ctx).Warn("room not given back", "run_id", c.run, "err", err)
 	}
 }
