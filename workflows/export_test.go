@@ -36,13 +36,13 @@ func TakeReceipt(plan run.Plan, data []byte) {
 	r.at.plan = plan
 	r.at.applyPlan()
 	r.link.orders = 1
-	_ = r.link.takeReceipt(nil, letter{&common.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: data}}) // refused is well
+	_ = r.link.takeReceipt(nil, signalContent{&common.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: data}}) // refused is well
 	_ = r.state.status().details("")
 }
 
 // StageAlone is RLStage without the check that a run has started it.
 var StageAlone = runStage
 
-// OfFiring is for tests: the test environment knows no cron schedule of the workflow
+// RunIDOfStart is for tests: the test environment knows no cron schedule of the workflow
 // that it runs.
-var OfFiring = ofFiring
+var RunIDOfStart = runIDOfStart

@@ -70,7 +70,7 @@ type gate struct {
 	// carry carries out the commands that are not the gate's own; see commands.
 	carry map[string]handler
 	// others are the signals besides the commands, and what to do with one.
-	others []inbox
+	others []signalHandler
 	// ref is the run, once that is open; ignored counts the signals without effect.
 	ref     func() run.Ref
 	ignored int
@@ -85,10 +85,10 @@ type handler struct {
 	apply  func(workflow.Context, Command) (string, error)
 }
 
-// inbox is a signal that no person sends. take acts on one, or says why it is ignored.
-type inbox struct {
+// signalHandler is a signal that no person sends. take acts on one, or says why it is ignored.
+type signalHandler struct {
 	name string
-	take func(ctx workflow.Context, content letter) error
+	take func(ctx workflow.Context, content signalContent) error
 }
 
 // listen installs the commands as signals and updates. It does not block.
@@ -152,7 +152,7 @@ func (g *gate) drain(ctx workflow.Context) {
 // receive applies one signal of a command and reports whether there was one. As
 // a signal cannot be refused, one that makes no sense is ignored.
 func (g *gate) receive(ctx workflow.Context, name string) bool {
-	content, ok := receiveLetter(g.pending[name])
+	content, ok := receiveSignal(g.pending[name])
 	if !ok {
 		return false
 	}
@@ -174,8 +174,8 @@ func (g *gate) receive(ctx workflow.Context, name string) bool {
 }
 
 // receiveInternal is receive for a signal that no person sends.
-func (g *gate) receiveInternal(ctx workflow.Context, o inbox) bool {
-	content, ok := receiveLetter(g.pending[o.name])
+func (g *gate) receiveInternal(ctx workflow.Context, o signalHandler) bool {
+	content, ok := receiveSignal(g.pending[o.name])
 	if !ok {
 		return false
 	}
@@ -194,7 +194,7 @@ const maxIgnored = 20
 // ignore says in the log why a signal had no effect, and in the event log, since its
 // sender gets no answer.
 func (g *gate) ignore(ctx workflow.Context, name string, why error) {
-	text := fmt.Sprintf("signal %s: %s", name, brief(failureText(why)))
+	text := fmt.Sprintf("signal %s: %s", name, shorten(failureText(why)))
 	workflow.GetLogger(ctx).Warn("signal ignored", "signal", name, "err", text)
 	ref := g.ref()
 	if g.ignored++; g.ignored > maxIgnored || ref.RunID == "" {
@@ -214,7 +214,7 @@ func (g *gate) refuseNew(name string, c Command) error {
 		err = g.refusal(name, c)
 	}
 	if err != nil {
-		return errors.New(brief(err.Error()))
+		return errors.New(shorten(err.Error()))
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ const stoppingAlready = "is stopping already"
 
 // refusal says why a command makes no sense now; nil accepts it.
 func (g *gate) refusal(name string, c Command) error {
-	if err := misuse(name, c); err != nil {
+	if err := checkKeys(name, c); err != nil {
 		return err
 	}
 	switch {
@@ -408,9 +408,9 @@ func (g *gate) work(ctx workflow.Context, do func(workflow.Context) error) error
 	}
 }
 
-// settle waits for update handlers that are still running, also when the
+// awaitHandlers waits for update handlers that are still running, also when the
 // workflow is cancelled: an update gets its answer before the workflow closes.
-func settle(ctx workflow.Context) {
+func awaitHandlers(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	// A disconnected Await ends only by its condition.

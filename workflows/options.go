@@ -40,7 +40,7 @@ const (
 	// prepareTimeout bounds one attempt at the data of a run: millions of lines are read
 	// in minutes.
 	prepareTimeout = 6 * time.Hour
-	// localTimeout bounds one attempt of control work; see bookkeep.
+	// localTimeout bounds one attempt of control work; see doControl.
 	localTimeout = 20 * time.Minute
 	// lookupAttempts bounds asking for something that may not exist at all.
 	lookupAttempts = 5
@@ -91,9 +91,9 @@ func activityOptions(queue string, attempt time.Duration, summary string) workfl
 	}
 }
 
-// farewell is promptly for the last words of a run that was cancelled or failed:
+// finalWrite is withinTask for the last words of a run that was cancelled or failed:
 // it outlives the cancellation and gives up soon.
-func farewell(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
+func finalWrite(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
 	policy := retries()
 	policy.MaximumAttempts = 3
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)

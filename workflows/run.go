@@ -29,7 +29,7 @@ func RLRun(ctx workflow.Context, in run.Input) (RunResult, error) {
 	if in.RunID == "" {
 		wrong = errors.Join(wrong, checkWorkflowID(info.WorkflowExecution.ID))
 	}
-	in.RunID = ofFiring(info, cmp.Or(in.RunID, RunIDFromWorkflowID(info.WorkflowExecution.ID)))
+	in.RunID = runIDOfStart(info, cmp.Or(in.RunID, RunIDFromWorkflowID(info.WorkflowExecution.ID)))
 	r := newRun(in)
 	r.wrong = wrong
 	if err := r.listen(ctx); err != nil {
@@ -80,7 +80,7 @@ func (r *runFlow) listen(ctx workflow.Context) error {
 		r.state.showCommand(ctx)
 		r.link.forward(ctx, func() gateOrder { return gateOrder{holding: r.gate.holding, Yield: r.gate.Yield} })
 	}
-	r.gate.others = []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, r.takeFreeze}, {signalPlacement, r.room.takeDecision}}
+	r.gate.others = []signalHandler{{signalStageGate, r.takeStageSignal}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, r.takeFreeze}, {signalPlacement, r.room.takeDecision}}
 	if err := r.gate.listen(ctx); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (r *runFlow) open(ctx workflow.Context) error {
 		return err
 	}
 	var control *activities.Control
-	if err := bookkeep(ctx, "open run "+r.in.RunID, control.OpenRun, r.in, &r.at.plan); err != nil {
+	if err := doControl(ctx, "open run "+r.in.RunID, control.OpenRun, r.in, &r.at.plan); err != nil {
 		return err
 	}
 	r.at.applyPlan()
@@ -305,14 +305,14 @@ func (r *runFlow) save(ctx workflow.Context) error {
 	return nil
 }
 
-// takeStageNews notes that the stage stands at a safe point or goes on.
-func (r *runFlow) takeStageNews(ctx workflow.Context, content letter) error {
-	var news stageNews
+// takeStageSignal notes that the stage stands at a safe point or goes on.
+func (r *runFlow) takeStageSignal(ctx workflow.Context, content signalContent) error {
+	var news stageSignal
 	if err := content.decode(&news); err != nil {
 		return err
 	}
 	if news.Seal != r.link.seal {
-		return errStranger
+		return errForeignSignal
 	}
 	r.state.alerts = news.Alerts
 	if news.OnlyAlerts {

@@ -29,7 +29,7 @@ type runEnd struct {
 // failed. Whatever happened, the run's folder says so.
 func (r *runEnd) close(ctx workflow.Context, err error) (RunResult, error) {
 	r.state.closing = true
-	defer settle(ctx)
+	defer awaitHandlers(ctx)
 	r.room.leave(ctx)
 	if canceled(ctx, err) {
 		r.state.end(ctx, StateStopped, "the run was cancelled")
@@ -54,7 +54,7 @@ func (r *runEnd) close(ctx workflow.Context, err error) (RunResult, error) {
 // finish writes the summary.
 func (r *runEnd) finish(ctx workflow.Context, stopped bool) error {
 	if stopped {
-		if err := logEvent(ctx, r.at.ref, "stop", "the run was stopped"+who(r.gate.Reason, r.gate.By)); err != nil {
+		if err := logEvent(ctx, r.at.ref, "stop", "the run was stopped"+byWhom(r.gate.Reason, r.gate.By)); err != nil {
 			return err
 		}
 		if err := r.startNext(ctx); err != nil {
@@ -63,7 +63,7 @@ func (r *runEnd) finish(ctx workflow.Context, stopped bool) error {
 	}
 	var control *activities.Control
 	var out run.FinishResult
-	err := bookkeep(ctx, "write the summary", control.FinishRun, r.finishInput(ctx, stopped), &out)
+	err := doControl(ctx, "write the summary", control.FinishRun, r.finishInput(ctx, stopped), &out)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *runEnd) finishInput(ctx workflow.Context, stopped bool) activities.Fini
 // recordEnd leaves a last line in the event log, and with summary the numbers
 // so far. It is best effort: a run that cannot write still ends.
 func (r *runEnd) recordEnd(ctx workflow.Context, kind, text string, summary bool) {
-	ctx, cancel := farewell(ctx, "last words: "+kind)
+	ctx, cancel := finalWrite(ctx, "last words: "+kind)
 	defer cancel()
 	var control *activities.Control
 	if r.at.ref.RunID == "" {

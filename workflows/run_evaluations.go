@@ -105,7 +105,7 @@ func (e *evaluations) passGate(ctx workflow.Context) error {
 	var control *activities.Control
 	var out judge.GateResult
 	in := activities.JudgeGateInput{Run: e.at.ref, Before: e.at.reports[0].Before}
-	if err := bookkeep(ctx, "judge the policy after SFT", control.JudgeGate, in, &out); err != nil {
+	if err := doControl(ctx, "judge the policy after SFT", control.JudgeGate, in, &out); err != nil {
 		return err
 	}
 	if out.Passed {

@@ -64,7 +64,7 @@ func (p *progress) adopt(out run.Amended) {
 // adoptAnswer adopts what the stage says that it has amended, if that can be.
 func (p *progress) adoptAnswer(out run.Amended) error {
 	if len(out.Stages) < len(p.reports) || out.Config.Key == "" {
-		return fmt.Errorf("the stage answers with %d stages and configuration %q, which fits no run of %d stages", len(out.Stages), brief(out.Config.Key), len(p.reports))
+		return fmt.Errorf("the stage answers with %d stages and configuration %q, which fits no run of %d stages", len(out.Stages), shorten(out.Config.Key), len(p.reports))
 	}
 	for i, stage := range out.Stages {
 		if source := stage.Source(); stage.Index != i+1 || source < 1 || source > i+1 || source > len(p.reports) || stage.FirstStep < 1 || stage.Steps < 0 {

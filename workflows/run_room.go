@@ -63,7 +63,7 @@ func (c *clusterRoom) queues() placement.Queues {
 // ask asks the cluster for room, or tells it that the run has it.
 func (c *clusterRoom) ask(ctx workflow.Context) error {
 	var placing *activities.Placement
-	return bookkeep(ctx, "ask for room on the cluster", placing.AcquirePlacement, gang.Request{
+	return doControl(ctx, "ask for room on the cluster", placing.AcquirePlacement, gang.Request{
 		Run: c.run, Holder: c.holder, Need: *c.spec, Priority: c.priority, Epoch: c.epoch, Holds: c.holds,
 	}, nil)
 }
@@ -73,12 +73,12 @@ func (c *clusterRoom) giveBack(ctx workflow.Context, keep bool) error {
 	var placing *activities.Placement
 	c.holds, c.given = false, c.epoch
 	c.waits = "its room was given back"
-	return bookkeep(ctx, "give back the room on the cluster", placing.ReleasePlacement,
+	return doControl(ctx, "give back the room on the cluster", placing.ReleasePlacement,
 		activities.ReleasePlacementInput{Run: c.run, Epoch: c.epoch, Keep: keep}, nil)
 }
 
 // takeDecision acts on what the cluster has decided.
-func (c *clusterRoom) takeDecision(ctx workflow.Context, content letter) error {
+func (c *clusterRoom) takeDecision(ctx workflow.Context, content signalContent) error {
 	var d gang.Decision
 	if err := content.decode(&d); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (c *clusterRoom) takeDecision(ctx workflow.Context, content letter) error {
 	case gang.Start, gang.Stop, gang.Shrink, gang.CloseNode, gang.EmptyNode, gang.OpenNode:
 		return fmt.Errorf("%s is not for a run", d.Do)
 	default:
-		return fmt.Errorf("the run does not know %q", brief(string(d.Do)))
+		return fmt.Errorf("the run does not know %q", shorten(string(d.Do)))
 	}
 	c.apply(ctx, d)
 	return nil
@@ -241,7 +241,7 @@ func (c *clusterRoom) leave(ctx workflow.Context) {
 	if c.spec == nil || !c.asked {
 		return
 	}
-	ctx, cancel := farewell(ctx, "give back the room on the cluster")
+	ctx, cancel := finalWrite(ctx, "give back the room on the cluster")
 	defer cancel()
 	var placing *activities.Placement
 	c.holds, c.given = false, c.epoch

@@ -82,10 +82,10 @@ func (s *steering) skipStage(ctx workflow.Context, c Command) (string, error) {
 		}
 		return "", refused(fmt.Errorf("stage %s has just ended", name))
 	}
-	s.at.skips[i] = "skipped" + who(c.Reason, c.By)
+	s.at.skips[i] = "skipped" + byWhom(c.Reason, c.By)
 	s.state.show(ctx)
 	text := fmt.Sprintf("stage %s will be skipped", name)
-	return text, logSkip(ctx, s.at.ref, run.Skip{Stage: i + 1, Why: s.at.skips[i]}, text+who(c.Reason, c.By))
+	return text, logSkip(ctx, s.at.ref, run.Skip{Stage: i + 1, Why: s.at.skips[i]}, text+byWhom(c.Reason, c.By))
 }
 
 func (s *steering) refuseRepeat(c Command) error {
@@ -133,14 +133,14 @@ func (s *steering) amendRun(ctx workflow.Context, c Command) (string, error) {
 
 // amendBy has the stage, or else the run itself, change the configuration.
 func (s *steering) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.Amended, error) {
-	a.Amendment.Reason, a.Amendment.By, a.Amendment.At = c.Reason, c.By, stamp(ctx)
+	a.Amendment.Reason, a.Amendment.By, a.Amendment.At = c.Reason, c.By, nowText(ctx)
 	out, err := s.amend(ctx, a)
 	if err != nil {
 		return out, err
 	}
-	s.at.amendments = append(s.at.amendments, out.Text+who(c.Reason, c.By))
+	s.at.amendments = append(s.at.amendments, out.Text+byWhom(c.Reason, c.By))
 	s.state.show(ctx)
-	return out, logEvent(ctx, s.at.ref, CommandAmend, out.Text+who(c.Reason, c.By)+warned(out.Warnings))
+	return out, logEvent(ctx, s.at.ref, CommandAmend, out.Text+byWhom(c.Reason, c.By)+warned(out.Warnings))
 }
 
 // warned is what follows the text of an amendment that is probably a mistake.
@@ -185,7 +185,7 @@ func (a amendOrder) carryOut(ctx workflow.Context, ref run.Ref, earliest int) (o
 		return out, refused(fmt.Errorf("step %d has begun: amend from step %d on, or fork the run before it (temper run fork --step %d)", from, earliest, from-1))
 	}
 	var control *activities.Control
-	err = bookkeep(ctx, fmt.Sprintf("amend the configuration from step %d", a.Amendment.FromStep), control.AmendRun,
+	err = doControl(ctx, fmt.Sprintf("amend the configuration from step %d", a.Amendment.FromStep), control.AmendRun,
 		activities.AmendRunInput{Run: ref, Amendment: a.Amendment}, &out)
 	return out, err
 }
@@ -232,7 +232,7 @@ func (s *steering) restart(ctx workflow.Context, c Command) (string, error) {
 	}
 	var control *activities.Control
 	var found activities.CheckForkResult
-	err = bookkeep(ctx, "find and hold the checkpoint to restart from", control.CheckFork,
+	err = doControl(ctx, "find and hold the checkpoint to restart from", control.CheckFork,
 		activities.CheckForkInput{Input: next, Hold: true}, &found)
 	if err != nil {
 		return "", asFailure(err)

@@ -119,7 +119,7 @@ func runStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	} else if s.judge.verdict != nil && s.at.NextStep < s.in.endStep() {
 		cut = cutUntil
 	}
-	settle(ctx)
+	awaitHandlers(ctx)
 	if err != nil {
 		return StageResult{}, err
 	}
@@ -149,7 +149,7 @@ func (s *stage) listen(ctx workflow.Context) error {
 	s.ahead.restore()
 	s.gate = gate{
 		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause, ref: func() run.Ref { return s.in.Run },
-		others: []inbox{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}, {signalFreeze, s.takeFreeze}},
+		others: []signalHandler{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}, {signalFreeze, s.takeFreeze}},
 	}
 	if err := s.gate.listen(ctx); err != nil {
 		return err
@@ -160,13 +160,13 @@ func (s *stage) listen(ctx workflow.Context) error {
 }
 
 // takeOver adopts the commands of the run. A stop of the run ends the stage, too.
-func (s *stage) takeOver(ctx workflow.Context, content letter) error {
+func (s *stage) takeOver(ctx workflow.Context, content signalContent) error {
 	var state gateOrder
 	if err := content.decode(&state); err != nil {
 		return err
 	}
 	if state.Seal != s.in.Seal {
-		return errStranger
+		return errForeignSignal
 	}
 	if !s.gate.Stopping || state.Stopping {
 		s.gate.holding, s.gate.Yield = state.holding, state.Yield
@@ -334,7 +334,7 @@ func (s *stage) continueAsNew(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	settle(ctx)
+	awaitHandlers(ctx)
 	s.gate.drain(ctx)
 	next := s.in
 	next.Progress = s.at
@@ -345,7 +345,7 @@ func (s *stage) continueAsNew(ctx workflow.Context) error {
 
 // recordCut writes down why the stage ended before its last step.
 func (s *stage) recordCut(ctx workflow.Context, cause error) (kind, note string, err error) {
-	kind, why := CommandStop, who(s.gate.Reason, s.gate.By)
+	kind, why := CommandStop, byWhom(s.gate.Reason, s.gate.By)
 	if errors.Is(cause, errSkip) {
 		kind, why = run.EventSkip, s.gate.SkipWhy
 	}
@@ -353,8 +353,8 @@ func (s *stage) recordCut(ctx workflow.Context, cause error) (kind, note string,
 	return kind, note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
 }
 
-// stageNews is what a stage signals to its run at a pause and at its end.
-type stageNews struct {
+// stageSignal is what a stage signals to its run at a pause and at its end.
+type stageSignal struct {
 	holding
 	// Alerts are the troubles that stand. Where only they are news, the rest says
 	// nothing.
@@ -373,7 +373,7 @@ type stageNews struct {
 func (s *stage) onPause(ctx workflow.Context, paused bool) error {
 	s.show(ctx)
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
-		state := stageNews{holding: s.gate.holding, Alerts: s.at.Alerts, Last: s.at.Last, Saved: s.at.Saved, Seal: s.in.Seal}
+		state := stageSignal{holding: s.gate.holding, Alerts: s.at.Alerts, Last: s.at.Last, Saved: s.at.Saved, Seal: s.in.Seal}
 		state.Paused, state.Now = paused && s.gate.Paused, false
 		state.Yields = paused && s.gate.Yield != nil
 		// A run that is gone needs no news: its end cancels or ends this stage.

@@ -44,7 +44,7 @@ func (s *alarm) applyWatch(ctx workflow.Context, w run.Watched) {
 func (s *alarm) signalAlerts(ctx workflow.Context) {
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		// A run that is gone needs no news.
-		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, stageNews{OnlyAlerts: true, Alerts: s.at.Alerts, Seal: s.in.Seal}).Get(ctx, nil)
+		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, stageSignal{OnlyAlerts: true, Alerts: s.at.Alerts, Seal: s.in.Seal}).Get(ctx, nil)
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) 
 // raise records an alert that no step has raised.
 func (s *alarm) raise(ctx workflow.Context, a watch.Alert) error {
 	var control *activities.Control
-	return bookkeep(ctx, "alert: "+a.Rule, control.RaiseAlert, activities.RaiseAlertInput{
+	return doControl(ctx, "alert: "+a.Rule, control.RaiseAlert, activities.RaiseAlertInput{
 		Run: s.in.Run, Stage: s.in.Plan.Name, NumSteps: s.in.NumSteps, Alert: a, Time: workflow.Now(ctx),
 	}, nil)
 }

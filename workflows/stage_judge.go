@@ -63,7 +63,7 @@ func (s *stageJudge) findVerdict(ctx workflow.Context) (*judged, error) {
 	in := activities.JudgeStageInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: step, First: s.firstStep(), Last: s.at.NextStep >= s.in.endStep(),
 	}
-	if err := bookkeep(ctx, fmt.Sprintf("step %d: judge the stage", step), control.JudgeStage, in, &out); err != nil {
+	if err := doControl(ctx, fmt.Sprintf("step %d: judge the stage", step), control.JudgeStage, in, &out); err != nil {
 		return nil, err
 	}
 	if out.Kind == "" {
