@@ -15,11 +15,16 @@ import (
 const byWatch = "watch"
 
 // alarm is the watch over the steps of a stage.
-type alarm struct{ *stage }
+type alarm struct {
+	in   *StageInput
+	at   *StageProgress
+	gate *gate
+	show func(workflow.Context)
+}
 
 // applyWatch shows what the watch says of a step, tells the run above when that has
 // changed, and holds the stage before its next step where an alert asks for it.
-func (s alarm) applyWatch(ctx workflow.Context, w run.Watched) {
+func (s *alarm) applyWatch(ctx workflow.Context, w run.Watched) {
 	s.at.StallAfter = w.StallAfter
 	changed := !slices.Equal(s.at.Alerts, w.Standing)
 	s.at.Alerts = w.Standing
@@ -36,16 +41,16 @@ func (s alarm) applyWatch(ctx workflow.Context, w run.Watched) {
 }
 
 // signalAlerts lets the run show the alerts, too.
-func (s alarm) signalAlerts(ctx workflow.Context) {
+func (s *alarm) signalAlerts(ctx workflow.Context) {
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		// A run that is gone needs no news.
-		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, stageNews{OnlyAlerts: true, Alerts: s.at.Alerts, Seal: s.in.Seal}).Get(ctx, nil)
+		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, stageSignal{OnlyAlerts: true, Alerts: s.at.Alerts, Seal: s.in.Seal}).Get(ctx, nil)
 	}
 }
 
 // raiseWhenStalled raises an alert when a step takes much longer than the ones
 // before, and returns the function that ends the wait.
-func (s alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) {
+func (s *alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) {
 	after := s.at.StallAfter
 	if after <= 0 {
 		return func() {}
@@ -70,9 +75,9 @@ func (s alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) {
 }
 
 // raise records an alert that no step has raised.
-func (s *stage) raise(ctx workflow.Context, a rules.Alert) error {
+func (s *alarm) raise(ctx workflow.Context, a rules.Alert) error {
 	var control *activities.Control
-	return bookkeep(ctx, "alert: "+a.Rule, control.RaiseAlert, activities.RaiseAlertInput{
+	return doControl(ctx, "alert: "+a.Rule, control.RaiseAlert, activities.RaiseAlertInput{
 		Run: s.in.Run, Stage: s.in.Plan.Name, NumSteps: s.in.NumSteps, Alert: a, Time: workflow.Now(ctx),
 	}, nil)
 }

@@ -21,17 +21,17 @@ const (
 	outsideInterval = time.Minute
 )
 
-// bookkeep does control work and puts its result into out, nil for none. It is tried
+// doControl does control work and puts its result into out, nil for none. It is tried
 // a few times as a local activity, which costs one event and no trip through the
 // server. A store that is away for longer makes it an ordinary activity: the server
 // counts its attempts without an event, so that a history does not grow however long
 // the store is away.
-func bookkeep(ctx workflow.Context, summary string, activity, in, out any) error {
-	err := workflow.ExecuteLocalActivity(promptly(ctx, summary), activity, in).Get(ctx, out)
+func doControl(ctx workflow.Context, summary string, activity, in, out any) error {
+	err := workflow.ExecuteLocalActivity(withinTask(ctx, summary), activity, in).Get(ctx, out)
 	if !mayPass(err) {
 		return err
 	}
-	return workflow.ExecuteActivity(patiently(ctx, summary), activity, in).Get(ctx, out)
+	return workflow.ExecuteActivity(outsideTask(ctx, summary), activity, in).Get(ctx, out)
 }
 
 // mayPass reports whether an activity gave up for a reason that another attempt may
@@ -44,9 +44,9 @@ func mayPass(err error) bool {
 	return !errors.As(err, &final) || !final.NonRetryable()
 }
 
-// promptly is for the attempts inside a workflow task. A lost worker is noticed by
+// withinTask is for the attempts inside a workflow task. A lost worker is noticed by
 // the task's time-out, without heartbeats.
-func promptly(ctx workflow.Context, summary string) workflow.Context {
+func withinTask(ctx workflow.Context, summary string) workflow.Context {
 	policy := retries()
 	policy.MaximumAttempts = localAttempts
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
@@ -56,8 +56,8 @@ func promptly(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// patiently is for the attempts after those, which never end.
-func patiently(ctx workflow.Context, summary string) workflow.Context {
+// outsideTask is for the attempts after those, which never end.
+func outsideTask(ctx workflow.Context, summary string) workflow.Context {
 	options := activityOptions(QueueControl, localTimeout, summary)
 	options.RetryPolicy.MaximumInterval = outsideInterval
 	options.RetryPolicy.MaximumAttempts = math.MaxInt32 // without end: none stated would be ten under the SDK's virtual time

@@ -65,9 +65,9 @@ func failureOfTask(f *history.WorkflowTaskFailedEventAttributes, build string) s
 		if build != "" {
 			build = ", such as " + build
 		}
-		return fmt.Sprintf("this build does not replay what the run has done: start one that does%s (%s)", build, brief(text))
+		return fmt.Sprintf("this build does not replay what the run has done: start one that does%s (%s)", build, shorten(text))
 	}
-	return brief(text)
+	return shorten(text)
 }
 
 // withTrouble adds to the status of a run what the server says of workflows of it that

@@ -49,7 +49,7 @@ func (s AblationStatus) counts() string {
 
 // String is one line for people.
 func (s AblationStatus) String() string {
-	text := fmt.Sprintf("ablation %s: %s%s", s.ID, s.State, who(s.Reason, s.By))
+	text := fmt.Sprintf("ablation %s: %s%s", s.ID, s.State, byWhom(s.Reason, s.By))
 	if s.Since != nil {
 		text += ", since " + s.Since.UTC().Format(time.RFC3339)
 	}
@@ -98,7 +98,7 @@ func (a *ablating) listen(ctx workflow.Context) error {
 
 // refusal says why a command makes no sense now; nil accepts it.
 func (a *ablating) refusal(name string, c Command) error {
-	if err := cmp.Or(c.check(), misuse(name, c)); err != nil {
+	if err := cmp.Or(c.check(), checkKeys(name, c)); err != nil {
 		return err
 	}
 	switch {

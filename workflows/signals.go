@@ -19,79 +19,79 @@ import (
 // between a run and its stage out of the list from which the web UI lets people
 // choose. Without them the workflows do the same, and the names are listed.
 func Interceptors() []interceptor.WorkerInterceptor {
-	return []interceptor.WorkerInterceptor{&mailroom{}}
+	return []interceptor.WorkerInterceptor{&signalInterceptor{}}
 }
 
-type mailroom struct {
+type signalInterceptor struct {
 	interceptor.WorkerInterceptorBase
 }
 
-// InterceptWorkflow gives each workflow a mailbox.
-func (*mailroom) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	m := &mailbox{channels: map[string]workflow.Channel{}}
+// InterceptWorkflow gives each workflow a signalStore.
+func (*signalInterceptor) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	m := &signalStore{channels: map[string]workflow.Channel{}}
 	m.Next = next
 	return m
 }
 
-// mailbox holds the internal signals of one workflow.
-type mailbox struct {
+// signalStore holds the internal signals of one workflow.
+type signalStore struct {
 	interceptor.WorkflowInboundInterceptorBase
 	channels map[string]workflow.Channel
 }
 
-type mailboxKey struct{}
+type signalStoreKey struct{}
 
-// mailboxSize is what the SDK gives a signal.
-const mailboxSize = 100_000
+// signalStoreSize is what the SDK gives a signal.
+const signalStoreSize = 100_000
 
-// ExecuteWorkflow lets the workflow find its mailbox.
-func (m *mailbox) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
-	return m.Next.ExecuteWorkflow(workflow.WithValue(ctx, mailboxKey{}, m), in)
+// ExecuteWorkflow lets the workflow find its signalStore.
+func (m *signalStore) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	return m.Next.ExecuteWorkflow(workflow.WithValue(ctx, signalStoreKey{}, m), in)
 }
 
 // HandleSignal takes the internal signals. One may come before the workflow runs.
-func (m *mailbox) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
+func (m *signalStore) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
 	if !slices.Contains(internalSignals(), in.SignalName) {
 		return m.Next.HandleSignal(ctx, in)
 	}
 	if !m.channel(ctx, in.SignalName).SendAsync(in.Arg) {
-		return fmt.Errorf("more than %d signals %s wait", mailboxSize, in.SignalName)
+		return fmt.Errorf("more than %d signals %s wait", signalStoreSize, in.SignalName)
 	}
 	return nil
 }
 
-func (m *mailbox) channel(ctx workflow.Context, name string) workflow.Channel {
+func (m *signalStore) channel(ctx workflow.Context, name string) workflow.Channel {
 	if m.channels[name] == nil {
-		m.channels[name] = workflow.NewNamedBufferedChannel(ctx, name, mailboxSize)
+		m.channels[name] = workflow.NewNamedBufferedChannel(ctx, name, signalStoreSize)
 	}
 	return m.channels[name]
 }
 
 // internalChannel is where an internal signal arrives.
 func internalChannel(ctx workflow.Context, name string) workflow.ReceiveChannel {
-	if m, ok := ctx.Value(mailboxKey{}).(*mailbox); ok {
+	if m, ok := ctx.Value(signalStoreKey{}).(*signalStore); ok {
 		return m.channel(ctx, name)
 	}
 	return workflow.GetSignalChannelWithOptions(ctx, name, workflow.SignalChannelOptions{Description: "Between a run and its stage; not for people."})
 }
 
-// letter is the content of a signal before it is decoded. The SDK drops what it
+// signalContent is the content of a signal before it is decoded. The SDK drops what it
 // cannot decode without a word to the workflow, and leaves the part that it has
 // decoded in the variable for the next signal.
-type letter struct{ payload *common.Payload }
+type signalContent struct{ payload *common.Payload }
 
-// receiveLetter takes the next signal, if there is one. Of several payloads the first
+// receiveSignal takes the next signal, if there is one. Of several payloads the first
 // counts.
-func receiveLetter(from workflow.ReceiveChannel) (letter, bool) {
+func receiveSignal(from workflow.ReceiveChannel) (signalContent, bool) {
 	var raw converter.RawValue
 	if !from.ReceiveAsync(&raw) {
-		return letter{}, false
+		return signalContent{}, false
 	}
-	return letter{raw.Payload()}, true
+	return signalContent{raw.Payload()}, true
 }
 
 // decode reads the content. A signal without any leaves into as it is.
-func (l letter) decode(into any) error {
+func (l signalContent) decode(into any) error {
 	if l.payload == nil {
 		return nil
 	}
@@ -107,16 +107,16 @@ func malformed(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return fmt.Errorf("this is no JSON: %s", brief(syntax.Error()))
+		return fmt.Errorf("this is no JSON: %s", shorten(syntax.Error()))
 	case errors.As(err, &kind) && kind.Type != nil:
 		got, _, _ := strings.Cut(kind.Value, " ") // a number stands behind its kind
 		field := kind.Field
 		if field == "" {
 			field = "the argument"
 		}
-		return fmt.Errorf("%s: want %s, got %s", brief(field), formOf(kind.Type.Kind()), brief(got))
+		return fmt.Errorf("%s: want %s, got %s", shorten(field), formOf(kind.Type.Kind()), shorten(got))
 	default:
-		return errors.New(brief(err.Error()))
+		return errors.New(shorten(err.Error()))
 	}
 }
 
@@ -142,8 +142,8 @@ func formOf(kind reflect.Kind) string {
 // takes no message of more than a few megabytes, and a person reads less.
 const maxBrief = 500
 
-// brief cuts a text where it is long.
-func brief(text string) string {
+// shorten cuts a text where it is long.
+func shorten(text string) string {
 	if len(text) <= maxBrief {
 		return text
 	}

@@ -16,7 +16,10 @@ import (
 // lookahead holds the steps of a stage whose sampling has begun and that are not
 // learned yet. Without a window it holds none.
 type lookahead struct {
-	*stage
+	in   *StageInput
+	at   *StageProgress
+	gate *gate
+
 	begun []*begunStep
 }
 
@@ -125,7 +128,7 @@ func (x *begunStep) sampleAfter(ctx workflow.Context, before *begunStep) {
 // begin begins the sampling of the next step and of those in its window. Each goes on
 // beside the steps, until it is dropped.
 func (l *lookahead) begin(ctx workflow.Context) {
-	for n := l.at.NextStep; n <= min(l.at.NextStep+l.in.Window, l.endStep()-1); n++ {
+	for n := l.at.NextStep; n <= min(l.at.NextStep+l.in.Window, l.in.endStep()-1); n++ {
 		if l.find(n) != nil {
 			continue
 		}

@@ -131,7 +131,7 @@ func StopNow(ctx context.Context, c client.Client, runID string, arg Command, p 
 		return out, err
 	}
 	out.Forced = why
-	return out, s.terminate(ctx, "stopped"+who(arg.Reason, arg.By)+"; "+why)
+	return out, s.terminate(ctx, "stopped"+byWhom(arg.Reason, arg.By)+"; "+why)
 }
 
 // stopping is an execution of a run that is to end.
@@ -156,7 +156,7 @@ func (s stopping) ask(ctx context.Context, runID string, arg Command, patience t
 	case ctx.Err() != nil:
 		return "", "", ctx.Err()
 	case errors.Is(err, ErrStuck):
-		return "", brief(err.Error()), nil
+		return "", shorten(err.Error()), nil
 	case waiting.Err() != nil, errors.As(err, &slow), errors.As(err, &late):
 		return "", fmt.Sprintf("run %s has not answered within %s", runID, patience), nil
 	case errors.As(err, &refusal) && strings.Contains(refusal.Message(), stoppingAlready):
@@ -201,14 +201,14 @@ func (s stopping) awaitEnd(ctx context.Context, patience time.Duration, earlier 
 // terminate ends the run and what it has started.
 func (s stopping) terminate(ctx context.Context, reason string) error {
 	below := s.descendants(ctx, s.id, s.execution, 0)
-	if err := s.client.TerminateWorkflow(ctx, s.id, s.execution, brief(reason)); err != nil && !isGone(err) {
+	if err := s.client.TerminateWorkflow(ctx, s.id, s.execution, shorten(reason)); err != nil && !isGone(err) {
 		return fmt.Errorf("terminate workflow %s: %w", s.id, err)
 	}
 	for _, child := range below {
 		if _, err := child.awaitEnd(ctx, childPatience, false); err != nil {
 			return err
 		}
-		if err := s.client.TerminateWorkflow(ctx, child.id, child.execution, brief(reason)); err != nil && !isGone(err) {
+		if err := s.client.TerminateWorkflow(ctx, child.id, child.execution, shorten(reason)); err != nil && !isGone(err) {
 			return fmt.Errorf("terminate workflow %s: %w", child.id, err)
 		}
 	}

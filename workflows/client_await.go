@@ -81,7 +81,7 @@ func awaitStatus(ctx context.Context, c client.Client, runID string, patience ti
 	tick := time.NewTicker(awaitPause)
 	defer tick.Stop()
 	for {
-		status, err := look(waiting, c, RunWorkflowID(runID))
+		status, err := askRun(waiting, c, RunWorkflowID(runID))
 		if waiting.Err() != nil {
 			return last, waiting.Err()
 		}
@@ -99,9 +99,9 @@ func awaitStatus(ctx context.Context, c client.Client, runID string, patience ti
 	}
 }
 
-// look asks a run how it is. A run that is not there yet or does not answer has the
+// askRun asks a run how it is. A run that is not there yet or does not answer has the
 // zero status; one that has failed is an error.
-func look(ctx context.Context, c client.Client, id string) (RunStatus, error) {
+func askRun(ctx context.Context, c client.Client, id string) (RunStatus, error) {
 	about, err := c.DescribeWorkflowExecution(ctx, id, "")
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {

@@ -14,89 +14,95 @@ import (
 )
 
 // steering carries out what a person asks of a run.
-type steering struct{ *runFlow }
+type steering struct {
+	at    *progress
+	gate  *gate
+	state *runState
+	link  *stageLink
+	end   *runEnd
+}
 
 // handlers are the commands that a run carries out beside those of its gate.
-func (r steering) handlers() map[string]handler {
+func (s *steering) handlers() map[string]handler {
 	return map[string]handler{
-		CommandCheckpoint:  {refuse: r.refuseUnopened, apply: r.saveNow},
-		CommandSkipStage:   {refuse: r.refuseSkip, apply: r.skipStage},
-		CommandRepeatStage: {refuse: r.refuseRepeat, apply: r.repeatStage},
-		CommandAmend:       {refuse: r.refuseAmend, apply: r.amendRun},
-		CommandRestart:     {refuse: r.refuseRestart, apply: r.restart},
+		CommandCheckpoint:  {refuse: s.refuseUnopened, apply: s.saveNow},
+		CommandSkipStage:   {refuse: s.refuseSkip, apply: s.skipStage},
+		CommandRepeatStage: {refuse: s.refuseRepeat, apply: s.repeatStage},
+		CommandAmend:       {refuse: s.refuseAmend, apply: s.amendRun},
+		CommandRestart:     {refuse: s.refuseRestart, apply: s.restart},
 	}
 }
 
-func (r steering) refuseUnopened(Command) error {
+func (s *steering) refuseUnopened(Command) error {
 	switch {
-	case r.ref.RunID == "":
+	case s.at.ref.RunID == "":
 		return fmt.Errorf("the run has not read its configuration yet: try again in a moment")
-	case r.closing:
+	case s.state.closing:
 		return fmt.Errorf("the run is over and writes its summary: fork it to go on from one of its checkpoints (temper run fork)")
 	}
 	return nil
 }
 
-func (r steering) saveNow(ctx workflow.Context, c Command) (string, error) {
-	if got, ok := r.link.ask(ctx, order{Name: CommandCheckpoint, Command: c}); ok {
+func (s *steering) saveNow(ctx workflow.Context, c Command) (string, error) {
+	if got, ok := s.link.ask(ctx, order{Name: CommandCheckpoint, Command: c}); ok {
 		return got.Answer, nil
 	}
-	r.gate.Save = true
-	if r.doing == StateSFT {
+	s.gate.Save = true
+	if s.state.doing == StateSFT {
 		return "a checkpoint is saved after the current chunk of SFT", nil
 	}
-	return r.gate.answer(CommandCheckpoint), nil
+	return s.gate.answer(CommandCheckpoint), nil
 }
 
-func (r steering) refuseSkip(c Command) error {
-	if err := r.refuseUnopened(c); err != nil {
+func (s *steering) refuseSkip(c Command) error {
+	if err := s.refuseUnopened(c); err != nil {
 		return err
 	}
-	i, err := r.stageNamed(c.Stage)
+	i, err := s.at.stageNamed(c.Stage)
 	switch {
 	case err != nil:
 		return err
-	case i < r.stage-1 || i == r.stage-1 && r.link.child == nil:
-		return fmt.Errorf("stage %s is over: run it again by repeat_stage", r.reports[i].Plan.Name)
-	case r.skips[i] != "":
-		return fmt.Errorf("stage %s is skipped already", r.reports[i].Plan.Name)
+	case i < s.at.stage-1 || i == s.at.stage-1 && s.link.child == nil:
+		return fmt.Errorf("stage %s is over: run it again by repeat_stage", s.at.reports[i].Plan.Name)
+	case s.at.skips[i] != "":
+		return fmt.Errorf("stage %s is skipped already", s.at.reports[i].Plan.Name)
 	}
 	return nil
 }
 
-func (r steering) skipStage(ctx workflow.Context, c Command) (string, error) {
-	i, err := r.stageNamed(c.Stage)
+func (s *steering) skipStage(ctx workflow.Context, c Command) (string, error) {
+	i, err := s.at.stageNamed(c.Stage)
 	if err != nil {
 		return "", refused(err)
 	}
-	name := r.reports[i].Plan.Name
-	if i == r.stage-1 {
-		if got, ok := r.link.ask(ctx, order{Name: CommandSkipStage, Command: c}); ok {
+	name := s.at.reports[i].Plan.Name
+	if i == s.at.stage-1 {
+		if got, ok := s.link.ask(ctx, order{Name: CommandSkipStage, Command: c}); ok {
 			return got.Answer, nil
 		}
 		return "", refused(fmt.Errorf("stage %s has just ended", name))
 	}
-	r.skips[i] = "skipped" + who(c.Reason, c.By)
-	r.show(ctx)
+	s.at.skips[i] = "skipped" + byWhom(c.Reason, c.By)
+	s.state.show(ctx)
 	text := fmt.Sprintf("stage %s will be skipped", name)
-	return text, logSkip(ctx, r.ref, run.Skip{Stage: i + 1, Why: r.skips[i]}, text+who(c.Reason, c.By))
+	return text, logSkip(ctx, s.at.ref, run.Skip{Stage: i + 1, Why: s.at.skips[i]}, text+byWhom(c.Reason, c.By))
 }
 
-func (r steering) refuseRepeat(c Command) error {
-	if err := r.refuseUnopened(c); err != nil {
+func (s *steering) refuseRepeat(c Command) error {
+	if err := s.refuseUnopened(c); err != nil {
 		return err
 	}
-	_, err := r.stageNamed(c.Stage)
+	_, err := s.at.stageNamed(c.Stage)
 	return err
 }
 
-func (r steering) repeatStage(ctx workflow.Context, c Command) (string, error) {
-	i, err := r.stageNamed(c.Stage)
+func (s *steering) repeatStage(ctx workflow.Context, c Command) (string, error) {
+	i, err := s.at.stageNamed(c.Stage)
 	if err != nil {
 		return "", refused(err)
 	}
-	source := r.reports[r.reports[i].Plan.Source()-1].Plan.Name
-	out, err := r.amendBy(ctx, c, amendOrder{Amendment: config.Amendment{Repeat: source}})
+	source := s.at.reports[s.at.reports[i].Plan.Source()-1].Plan.Name
+	out, err := s.amendBy(ctx, c, amendOrder{Amendment: config.Amendment{Repeat: source}})
 	if err != nil {
 		return "", err
 	}
@@ -104,21 +110,21 @@ func (r steering) repeatStage(ctx workflow.Context, c Command) (string, error) {
 	return fmt.Sprintf("stage %s is run once more as %s, steps %d-%d", source, last.Name, last.FirstStep, last.FirstStep+last.Steps-1), nil
 }
 
-func (r steering) refuseAmend(c Command) error {
-	if err := r.refuseUnopened(c); err != nil {
+func (s *steering) refuseAmend(c Command) error {
+	if err := s.refuseUnopened(c); err != nil {
 		return err
 	}
 	if len(c.Set) == 0 {
 		return fmt.Errorf(`amend needs "set": {"set": {"rl.optimizer.lr": 1e-4}, "reason": "..."}`)
 	}
-	if next := r.last.Step + 1; c.FromStep != 0 && c.FromStep < next {
+	if next := s.at.last.Step + 1; c.FromStep != 0 && c.FromStep < next {
 		return fmt.Errorf("step %d is made: amend from step %d on, or fork the run before it (temper run fork --step %d)", c.FromStep, next, c.FromStep-1)
 	}
 	return nil
 }
 
-func (r steering) amendRun(ctx workflow.Context, c Command) (string, error) {
-	out, err := r.amendBy(ctx, c, amendOrder{Amendment: config.Amendment{FromStep: c.FromStep, Set: c.Set}})
+func (s *steering) amendRun(ctx workflow.Context, c Command) (string, error) {
+	out, err := s.amendBy(ctx, c, amendOrder{Amendment: config.Amendment{FromStep: c.FromStep, Set: c.Set}})
 	if err != nil {
 		return "", err
 	}
@@ -126,15 +132,15 @@ func (r steering) amendRun(ctx workflow.Context, c Command) (string, error) {
 }
 
 // amendBy has the stage, or else the run itself, change the configuration.
-func (r steering) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.Amended, error) {
-	a.Amendment.Reason, a.Amendment.By, a.Amendment.At = c.Reason, c.By, stamp(ctx)
-	out, err := r.amend(ctx, a)
+func (s *steering) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.Amended, error) {
+	a.Amendment.Reason, a.Amendment.By, a.Amendment.At = c.Reason, c.By, nowText(ctx)
+	out, err := s.amend(ctx, a)
 	if err != nil {
 		return out, err
 	}
-	r.amendments = append(r.amendments, out.Text+who(c.Reason, c.By))
-	r.show(ctx)
-	return out, logEvent(ctx, r.ref, CommandAmend, out.Text+who(c.Reason, c.By)+warned(out.Warnings))
+	s.at.amendments = append(s.at.amendments, out.Text+byWhom(c.Reason, c.By))
+	s.state.show(ctx)
+	return out, logEvent(ctx, s.at.ref, CommandAmend, out.Text+byWhom(c.Reason, c.By)+warned(out.Warnings))
 }
 
 // warned is what follows the text of an amendment that is probably a mistake.
@@ -145,10 +151,10 @@ func warned(warnings []string) string {
 	return "; WARNING: " + strings.Join(warnings, "; ")
 }
 
-func (r steering) amend(ctx workflow.Context, a amendOrder) (run.Amended, error) {
-	r.gate.busy++ // no stage begins meanwhile
-	defer func() { r.gate.busy-- }()
-	if got, ok := r.link.ask(ctx, order{Name: CommandAmend, Amendment: &a}); ok {
+func (s *steering) amend(ctx workflow.Context, a amendOrder) (run.Amended, error) {
+	s.gate.busy++ // no stage begins meanwhile
+	defer func() { s.gate.busy-- }()
+	if got, ok := s.link.ask(ctx, order{Name: CommandAmend, Amendment: &a}); ok {
 		if got.Refused != "" {
 			return run.Amended{}, refused(fmt.Errorf("%s", got.Refused))
 		}
@@ -157,11 +163,11 @@ func (r steering) amend(ctx workflow.Context, a amendOrder) (run.Amended, error)
 		}
 		return *got.Amended, nil
 	}
-	out, err := a.carryOut(ctx, r.ref, r.last.Step+1)
+	out, err := a.carryOut(ctx, s.at.ref, s.at.last.Step+1)
 	if err != nil {
 		return out, asFailure(err)
 	}
-	r.adopt(out)
+	s.at.adopt(out)
 	return out, nil
 }
 
@@ -179,16 +185,16 @@ func (a amendOrder) carryOut(ctx workflow.Context, ref run.Ref, earliest int) (o
 		return out, refused(fmt.Errorf("step %d has begun: amend from step %d on, or fork the run before it (temper run fork --step %d)", from, earliest, from-1))
 	}
 	var control *activities.Control
-	err = bookkeep(ctx, fmt.Sprintf("amend the configuration from step %d", a.Amendment.FromStep), control.AmendRun,
+	err = doControl(ctx, fmt.Sprintf("amend the configuration from step %d", a.Amendment.FromStep), control.AmendRun,
 		activities.AmendRunInput{Run: ref, Amendment: a.Amendment}, &out)
 	return out, err
 }
 
-func (r steering) refuseRestart(c Command) error {
-	if err := r.refuseUnopened(c); err != nil {
+func (s *steering) refuseRestart(c Command) error {
+	if err := s.refuseUnopened(c); err != nil {
 		return err
 	}
-	if _, err := forkFrom(r.ref.RunID, c.From); err != nil {
+	if _, err := forkFrom(s.at.ref.RunID, c.From); err != nil {
 		return err
 	}
 	return nil
@@ -214,31 +220,31 @@ func forkFrom(runID string, from Checkpoint) (*run.ForkFrom, error) {
 
 // restart checks that the other run can begin, ends this one and has end start
 // the other.
-func (r steering) restart(ctx workflow.Context, c Command) (string, error) {
-	from, err := forkFrom(r.ref.RunID, c.From)
+func (s *steering) restart(ctx workflow.Context, c Command) (string, error) {
+	from, err := forkFrom(s.at.ref.RunID, c.From)
 	if err != nil {
 		return "", refused(err)
 	}
 	from.WithoutAmendments = c.WithoutAmendments
-	next := run.Input{RunID: c.RunID, Fork: from, Set: c.Set, Priority: r.plan.Priority, Placement: r.in.Placement}
+	next := run.Input{RunID: c.RunID, Fork: from, Set: c.Set, Priority: s.at.plan.Priority, Placement: s.end.in.Placement}
 	if next.RunID == "" {
-		next.RunID = r.successor(ctx)
+		next.RunID = s.successor(ctx)
 	}
 	var control *activities.Control
 	var found activities.CheckForkResult
-	err = bookkeep(ctx, "find and hold the checkpoint to restart from", control.CheckFork,
+	err = doControl(ctx, "find and hold the checkpoint to restart from", control.CheckFork,
 		activities.CheckForkInput{Input: next, Hold: true}, &found)
 	if err != nil {
 		return "", asFailure(err)
 	}
-	if r.gate.Stopping {
+	if s.gate.Stopping {
 		return "", refused(fmt.Errorf("the run is stopping already"))
 	}
 	from.From, from.Step = "", found.Step
-	r.next = &next
+	s.end.next = &next
 	now := workflow.Now(ctx)
-	r.gate.holding = holding{Stopping: true, Now: c.Now, Reason: "restart from step " + strconv.Itoa(found.Step) + because(c.Reason), By: c.By, Since: &now}
-	r.gate.changed(ctx)
+	s.gate.holding = holding{Stopping: true, Now: c.Now, Reason: "restart from step " + strconv.Itoa(found.Step) + because(c.Reason), By: c.By, Since: &now}
+	s.gate.changed(ctx)
 	answer := fmt.Sprintf("the run ends, and run %s goes on from step %d", next.RunID, found.Step)
 	if len(found.Inherited) > 0 {
 		answer += " with its amendments: " + strings.Join(found.Inherited, "; ")
@@ -247,8 +253,8 @@ func (r steering) restart(ctx workflow.Context, c Command) (string, error) {
 }
 
 // successor makes the id of the run that goes on instead of this one.
-func (r steering) successor(ctx workflow.Context) string {
+func (s *steering) successor(ctx workflow.Context) string {
 	suffix := "-r" + workflow.Now(ctx).UTC().Format("0102150405")
-	id := r.ref.RunID
+	id := s.at.ref.RunID
 	return id[:min(len(id), maxRunID-len(suffix))] + suffix
 }

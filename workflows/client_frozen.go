@@ -84,7 +84,7 @@ func HeldBy(ctx context.Context, c client.Client, workflowID string) (*Freeze, e
 // TellFreeze tells the gate of a run or a stage what holds it from now on; nil lets it
 // go on.
 func TellFreeze(ctx context.Context, c client.Client, workflowID string, f *Freeze) error {
-	return c.SignalWorkflow(ctx, workflowID, "", signalFreeze, freezeNews{Freeze: f})
+	return c.SignalWorkflow(ctx, workflowID, "", signalFreeze, freezeSignal{Freeze: f})
 }
 
 // frozenStatus is the status of a run that the server has paused: it cannot be asked,
