@@ -87,8 +87,6 @@ func routes() []route {
 			Content: "application/vnd.apache.parquet", Query: []param{{"from", "first step"}, {"to", "last step"}}, serve: (*Server).exportParquet,
 		},
 		post("/api/v1/view", "Point the open pages that follow a run to another page", (*Server).pointPages),
-		get("/api/v1/sql/tables", "The tables of SQL queries", nil, (*Server).listTables),
-		post("/api/v1/sql", "Answer a SELECT over the tables, read-only, 5 s and 10,000 rows at most", (*Server).answerSQL),
 		{
 			Method: http.MethodGet, Path: "/api/v1/runs/{run}/search", Summary: "Search in the texts of trajectories, newest step first, as lines of JSON", Content: "application/x-ndjson",
 			Query: []param{

@@ -64,7 +64,6 @@ type Server struct {
 	packed  *cache // of filters over a whole run
 	runs    *history.Lister
 	fill    *filler
-	asking  chan struct{} // has a value while a query is answered
 	// searching has a value for each search under way.
 	searching chan struct{}
 	fails     failures
@@ -77,7 +76,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		Config: c, cache: newCache(cacheBytes), packed: newCache(tableBytes), runs: history.NewLister(c.Store), fill: newFiller(),
-		asking: make(chan struct{}, 1), searching: make(chan struct{}, mostSearches),
+		searching: make(chan struct{}, mostSearches),
 	}
 	s.hub = newHub(c.Store, c.Log)
 	mux := http.NewServeMux()

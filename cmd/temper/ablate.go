@@ -19,19 +19,17 @@ import (
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/runs"
+	"temper/workers"
 	"temper/workflows"
 )
 
 func ablateCommand(p *config.Process) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "ablate", Short: "Compare variants of a recipe over several seeds", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(ablateSubmitCommand(p), ablateStatusCommand(p), ablateReportCommand(p),
+	return group("ablate", "Compare variants of a recipe over several seeds",
+		ablateSubmitCommand(p), ablateStatusCommand(p), ablateReportCommand(p),
 		ablateAction(p, workflows.CommandPause, "Begin no further run, and pause those that go on at their next safe point"),
 		ablateAction(p, workflows.CommandResume, "Let a paused ablation and its runs go on"),
 		ablateAction(p, workflows.CommandStop, "Begin no further run, stop those that go on, and store what there is"))
-	return cmd
 }
 
 // ablationOrder is what a person asks for.
@@ -69,7 +67,7 @@ again finds the runs that are whole, and goes on with those that are not.
 	f.BoolVar(&asJSON, "json", false, "print the ablation as JSON")
 	cmd.MarkFlagsMutuallyExclusive("wait", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, store, err := connect(cmd.Context(), p, o.check)
+		c, store, err := runs.Connect(cmd.Context(), p, o.check)
 		if err != nil {
 			return err
 		}
@@ -86,7 +84,7 @@ again finds the runs that are whole, and goes on with those that are not.
 		}
 		fmt.Fprintf(out, "ablation %s started: %d arms, %d seeds, %d runs\n", o.in.ID, len(o.in.Arms), len(o.in.Seeds), len(o.in.Arms)*len(o.in.Seeds))
 		if !wait {
-			_, err := fmt.Fprintln(out, webUI(p, workflows.AblateWorkflowID(o.in.ID)))
+			_, err := fmt.Fprintln(out, runs.Page(p, workflows.AblateWorkflowID(o.in.ID)))
 			return err
 		}
 		return awaitAblation(cmd, c, store, o.in.ID)
@@ -103,7 +101,7 @@ func awaitAblation(cmd *cobra.Command, c client.Client, store blob.Store, id str
 		return fmt.Errorf("%w: ablation %s goes on while the service is up; temper ablate status %s shows it", cli.ErrInterrupted, id, id)
 	}
 	if err != nil {
-		return usersError(workflows.Failure(err))
+		return workflows.Failure(err)
 	}
 	result, err := ablation.Collect(cmd.Context(), store, id)
 	if err != nil {
@@ -152,9 +150,9 @@ func (o *ablationOrder) check(ctx context.Context, store blob.Store) error {
 	}
 	for _, a := range plan.Arms {
 		cfg := configs[ablation.RunID(plan.ID, a.Name, plan.Seeds[0])]
-		if err := checkData(cfg); err != nil {
+		if err := runs.CheckData(cfg); err != nil {
 			bad = append(bad, fmt.Errorf("arm %s: %w", a.Name, err))
-		} else if _, err := checkRun(ctx, store, cfg); err != nil {
+		} else if _, err := runs.CheckRun(ctx, store, cfg); err != nil {
 			bad = append(bad, fmt.Errorf("arm %s: %w", a.Name, err))
 		}
 	}
@@ -244,7 +242,7 @@ func ablateStatusCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{Use: "status ID", Short: "Show the runs of an ablation and how each is", Args: cobra.ExactArgs(1)}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the status as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := connect(cmd.Context(), p, nil)
+		c, _, err := runs.Connect(cmd.Context(), p, nil)
 		if err != nil {
 			return err
 		}
@@ -272,14 +270,14 @@ func ablateStatusCommand(p *config.Process) *cobra.Command {
 
 // ablateAction is a command that an ablation obeys.
 func ablateAction(p *config.Process, name, short string) *cobra.Command {
-	arg := workflows.Command{By: operator()}
+	arg := workflows.Command{By: runs.Operator()}
 	cmd := &cobra.Command{Use: name + " ID", Short: short, Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&arg.Reason, "reason", "", "shown in the status and in the event logs of the runs")
 	if name != workflows.CommandResume {
 		cmd.Flags().BoolVar(&arg.Now, "now", false, "interrupt what is in flight in its runs")
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := connect(cmd.Context(), p, nil)
+		c, _, err := runs.Connect(cmd.Context(), p, nil)
 		if err != nil {
 			return err
 		}
@@ -313,7 +311,7 @@ func ablateReportCommand(p *config.Process) *cobra.Command {
 	cmd.Flags().StringVarP(&folder, "output", "o", "", "write table.md, figure.png, series.csv and result.json into this folder")
 	cmd.MarkFlagsMutuallyExclusive("csv", "json", "output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		store, err := openStore(cmd.Context(), p)
+		store, err := workers.OpenStore(cmd.Context(), p)
 		if err != nil {
 			return err
 		}

@@ -7,19 +7,21 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"temper/internal/config"
+	"temper/internal/runs"
 	"temper/internal/service"
 	"temper/internal/supervise"
 	"temper/tools/bench"
 	"temper/trainer/estimate"
+	"temper/workers"
 )
 
 // benchCommand is the one entry to the instruments: no other file imports them.
 func benchCommand() *cobra.Command {
-	asked := func(r bench.Run) *submission { return &submission{config: r.Config, set: r.Set, runID: r.ID} }
+	asked := func(r bench.Run) *runs.Submission { return &runs.Submission{File: r.Config, Set: r.Set, RunID: r.ID} }
 	return bench.Command(bench.Service{
-		OpenStore: openStore, StoreServer: service.StoreChild, RunFailure: runFailure,
+		OpenStore: workers.OpenStore, StoreServer: service.StoreChild, RunFailure: runs.Failure,
 		CheckRun: func(r bench.Run) (string, error) {
-			cfg, err := asked(r).load()
+			cfg, err := asked(r).Load()
 			if err != nil {
 				return "", err
 			}
@@ -29,7 +31,7 @@ func benchCommand() *cobra.Command {
 		Children: func(p *config.Process, rollouts int) ([]supervise.Child, error) {
 			return service.Children(p, service.Options{Embedded: true, RolloutWorkers: rollouts})
 		},
-		Submit: func(ctx context.Context, c client.Client, r bench.Run) error { return submit(ctx, c, asked(r)) },
+		Submit: func(ctx context.Context, c client.Client, r bench.Run) error { return runs.Submit(ctx, c, asked(r)) },
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/runs"
 	"temper/jobs/fleet"
 	"temper/workers"
 	"temper/workflows"
@@ -97,7 +98,7 @@ func (o drainOptions) tell(ctx context.Context, fl *fleet.Fleet, command, node s
 		return fmt.Errorf("%w; --now does it without the runs, whose steps in flight are then made again", err)
 	}
 	defer c.Close()
-	answer, err := workflows.MoveNode(ctx, c, command, workflows.NodeCommand{Node: id, Reason: o.reason, By: operator()})
+	answer, err := workflows.MoveNode(ctx, c, command, workflows.NodeCommand{Node: id, Reason: o.reason, By: runs.Operator()})
 	if workflows.NoCluster(err) { // no run has ever asked for room
 		return nil
 	}

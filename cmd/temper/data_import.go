@@ -18,6 +18,7 @@ import (
 	"temper/internal/dataset/layout"
 	"temper/internal/env"
 	"temper/internal/run/setup"
+	"temper/internal/runs"
 	"temper/internal/tokenizer"
 	"temper/internal/verify"
 )
@@ -248,7 +249,7 @@ func (f *formatFlags) open(ctx context.Context) (*chat.Format, error) {
 		if f.model != "" || f.builtin != "" {
 			return nil, errors.New("--config excludes --model and --format: it names them")
 		}
-		cfg, err := loadConfig(f.config, nil)
+		cfg, err := runs.LoadConfig(f.config, nil)
 		if err != nil {
 			return nil, err
 		}

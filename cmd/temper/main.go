@@ -50,8 +50,8 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	p := cli.PlaceFlags(root.PersistentFlags())
 	root.AddCommand(
-		upCommand(p), runCommand(p), evalCommand(p), ablateCommand(p), verifyCommand(), analyzeCommand(p), scheduleCommand(p), roleCommand(p), serveCommand(p), reportCommand(p), chatCommand(p),
-		dataCommand(), configCommand(p), modelCommand(), backendCommand(), planCommand(), benchCommand(), doctorCommand(p), storeCommand(p), clusterCommand(), queryCommand(p), exportCommand(p), watchCommand(p),
+		upCommand(p), runCommand(p), evalCommand(p), ablateCommand(p), verifyCommand(), analyzeCommand(p), scheduleCommand(p), roleCommand(p), serveCommand(p), chatCommand(p),
+		dataCommand(), configCommand(p), modelCommand(), backendCommand(), planCommand(), benchCommand(), doctorCommand(p), storeCommand(p), clusterCommand(), exportCommand(p),
 	)
 	completeRuns(root)
 	return root
@@ -62,4 +62,17 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(commands...)
 	return cmd
+}
+
+// jsonFlag adds --json.
+func jsonFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print JSON")
+}
+
+// show prints v as JSON, or by text for people.
+func show[T any](cmd *cobra.Command, asJSON bool, v T, text func(io.Writer, T) error) error {
+	if asJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), v)
+	}
+	return text(cmd.OutOrStdout(), v)
 }

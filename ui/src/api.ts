@@ -70,11 +70,6 @@ export interface CheckpointsView {
   folder: string;
   policies: number[];
 }
-export interface Column {
-  meaning: string;
-  name: string;
-  type: string;
-}
 export interface Columns {
   data: Record<string, unknown>;
   remark?: string;
@@ -436,15 +431,6 @@ export interface RunView {
   updated?: string;
   window?: number;
 }
-export interface SQLRequest {
-  sql: string;
-}
-export interface SQLView {
-  columns: string[];
-  ms: number;
-  rows: unknown[][];
-  truncated: boolean;
-}
 export interface SamplerUse {
   call_queue: Durations;
   call_wall: Durations;
@@ -609,11 +595,6 @@ export interface Summary {
   stopped?: boolean;
   time_split: TimeSplit;
   wall_seconds: number;
-}
-export interface Table {
-  columns: Column[];
-  meaning: string;
-  name: string;
 }
 export interface TimeSplit {
   other: number;

@@ -70,7 +70,7 @@ export function TreePage() {
   const list = useApi<RunList>("/runs", useEvery(4000));
   return <><h1>Forks</h1><Load of={list}>{(l) => {
     const families = branches(l.runs);
-    if (!families.length) return <div class="empty"><p>No run of this store began with a checkpoint of another. This makes one:</p><pre class="code">temper run fork RUN --best --set rl.optimizer.lr=1e-4</pre></div>;
+    if (!families.length) return <div class="empty"><p>No run of this store began with a checkpoint of another. This makes one:</p><pre class="code">temper run fork RUN --step best --set rl.optimizer.lr=1e-4</pre></div>;
     return families.map((f) => {
       const steps = Math.max(1, ...f.map((b) => Math.max(b.run.num_steps, b.run.step))), H = 44, W = 1000;
       const x = (step: number) => 8 + (W - 16) * step / steps, y = (row: number) => 16 + row * H;

@@ -45,7 +45,7 @@ export function RunsPage() {
   return <>
     <h1>Runs</h1>
     <Load of={list}>{(l) => {
-      if (!l.runs.length) return <div class="empty"><p>No run is in this store yet. Start the demo, and this page fills while it goes on:</p><pre class="code">./task demo</pre><p>or submit a configuration of yours:</p><pre class="code">temper run submit --config configs/demo.yaml</pre></div>;
+      if (!l.runs.length) return <div class="empty"><p>No run is in this store yet. Start the demo, and this page fills while it goes on:</p><pre class="code">./task demo</pre><p>or submit a configuration of yours:</p><pre class="code">temper run submit configs/demo.yaml</pre></div>;
       const down = sort.startsWith("-"), of = (orders.find((o) => o[0] === sort.replace("-", "")) ?? orders[0])[2];
       let rows = l.runs.filter((r) => matches(r, filter));
       rows = [...rows].sort((a, b) => { const [x, y] = [of(a), of(b)]; return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1); });
