@@ -174,7 +174,7 @@ func (o MemberOptions) Check() error {
 	errs := []error{o.TLS.check("")}
 	switch open, err := checkAddress(o.Trainer, o.TLS); {
 	case err != nil:
-		errs = append(errs, fmt.Errorf("--trainer %q: %w, as in temper trainer --members", o.Trainer, err))
+		errs = append(errs, fmt.Errorf("--trainer %q: %w, as in temper role trainer --members", o.Trainer, err))
 	case open:
 		errs = append(errs, fmt.Errorf("--trainer %s: the token and the weights would go over the network in clear: name --tls-cert, --tls-key and --tls-ca", o.Trainer))
 	}

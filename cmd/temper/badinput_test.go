@@ -67,7 +67,6 @@ func TestBadInput(t *testing.T) {
 			[]string{w.busy + " is in use by another process: choose another with --sandbox", "--sandbox and --ui are both " + w.busy,
 				`python "no-such-python" not found`, "temporald not found: build it with ./task build", `run id "taken" exists already`, "seed: want"}},
 		{"flags of a run without one", []string{"up", "--set", "a=b"}, cli.ExitUser, []string{"--set is for a run"}},
-		{"flags that exclude each other", []string{"up", "--run", good, "--exit", "--stay"}, cli.ExitUser, []string{"--exit and --stay"}},
 		{"sandbox on a busy port without python", []string{"role", "sandbox", "--listen", w.busy, "--python", "no-such-python"}, cli.ExitUser, []string{w.busy + " is in use", "no-such-python"}},
 		{"sandbox without a port", []string{"role", "sandbox", "--listen", "8765", "--python", "sh"}, cli.ExitUser, []string{`sandbox address "8765"`, "missing port"}},
 		{"sandbox open to all", []string{"role", "sandbox", "--listen", ":0", "--python", "sh"}, cli.ExitUser, []string{"other machines can reach it and there is no token: set TEMPER_SANDBOX_TOKEN, or allow it with --insecure"}},

@@ -14,6 +14,7 @@ import (
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/failpoint"
+	"temper/jobs"
 )
 
 // program begins each line of an error.
@@ -33,7 +34,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	if err := failpoint.Check(); err != nil {
 		return cli.Fail(stderr, program, cli.Usage(err))
 	}
-	if err := awaitPlaces(ctx, stderr); err != nil {
+	if err := jobs.AwaitServers(ctx, stderr, program); err != nil {
 		return cli.Fail(stderr, program, err)
 	}
 	return renamed().Execute(ctx, rootCommand(), args, stdout, stderr)

@@ -1,6 +1,8 @@
 package main
 
-import "temper/internal/cli"
+import (
+	"temper/internal/cli"
+)
 
 // renamed lists the commands and flags of earlier builds that have another name.
 func renamed() cli.Renamed {
@@ -24,8 +26,11 @@ func renamed() cli.Renamed {
 		"temper run unpin":           "temper run checkpoints RUN --unpin STEP",
 		"temper run submit --config": "temper run submit FILE",
 		"temper run restart --from":  "temper run restart RUN --step STEP",
+		"temper cluster undrain":     "temper cluster drain NODE --undo",
 		"temper schedule list":       "temper schedule show",
 		"temper eval --version":      "temper eval RUN --policy-version N",
+		"temper model gguf --model":  "temper model gguf DIR FILE",
+		"temper up --stay":           "temper up --exit=false",
 		"temper export --mlflow":     "temper export RUN --format mlflow --out URL",
 	}
 	for _, cmd := range []string{"chat", "eval", "serve", "run export", "run fork"} {

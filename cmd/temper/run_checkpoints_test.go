@@ -20,6 +20,7 @@ import (
 	"temper/internal/learner"
 	"temper/internal/run"
 	"temper/trainer"
+	"temper/trainer/hf"
 )
 
 const savedConfig = `
@@ -104,7 +105,7 @@ func TestExportLoads(t *testing.T) {
 		if text := output(t, append([]string{"run", "export", "demo", out}, flags...)...); !strings.Contains(text, out) {
 			t.Errorf("%s: printed %q", name, text)
 		}
-		var report modelReport
+		var report hf.Report
 		if err := json.Unmarshal([]byte(output(t, "model", "inspect", out, "--json")), &report); err != nil {
 			t.Fatal(err)
 		}
@@ -185,8 +186,8 @@ func TestCheckpointCommands(t *testing.T) {
 		"run demo has no policy 8: it has 0-3, the nearest is 3":   {"eval", "demo", "--policy-version", "8"},
 		"none is known to be best":                                 {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--step", "best"},
 		full + ": want an empty directory or none":                 {"run", "export", "demo", full},
-		`dtype "int4"`:                           {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--dtype", "int4"},
-		`no run "nobody"`:                        {"run", "export", "nobody", filepath.Join(t.TempDir(), "x")},
+		`dtype "int4"`:    {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--dtype", "int4"},
+		`no run "nobody"`: {"run", "export", "nobody", filepath.Join(t.TempDir(), "x")},
 		"--step and --policy-version exclude each other": {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--step", "best", "--policy-version", "1"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -316,7 +316,7 @@ func TestUnreachableSandbox(t *testing.T) {
 	server.await(`"ready":true`, time.Minute)
 	worker, trainer := p.start("role", "control"), p.start("role", "trainer")
 	submit := p.start("run", "submit", ciConfig, "--wait")
-	submit.await(`^retrying \w+: no process polls temper-rollout; is temper rollout running\?`, runTimeout)
+	submit.await(`^retrying \w+: no process polls temper-rollout; is temper role rollout running\?`, runTimeout)
 	rollout := p.start("role", "rollout")
 	submit.await(`^retrying \w+: .*sandbox.*`+regexp.QuoteMeta(p.sandbox), runTimeout)
 	sandbox := p.launch("temper", "role", "sandbox", "--listen", p.sandbox)

@@ -30,7 +30,7 @@ import (
 // upOptions say what `temper up` starts and when it ends.
 type upOptions struct {
 	runs.Submission
-	exit, stay bool
+	exit, exitSet bool
 	service.Options
 }
 
@@ -58,13 +58,12 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	submissionFlags(cmd, &o.Submission)
 	cmd.Flags().StringVar(&o.File, "run", "", "run configuration (YAML); relative paths in it count from its folder")
 	cli.PythonFlag(cmd.Flags(), p)
-	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended (default without a terminal)")
-	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
+	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended, or with --exit=false keep serving; by default it serves on if the output is a terminal")
 	cmd.Flags().BoolVar(&o.Embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
 	cmd.Flags().StringSliceVar(&o.Require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
 	cmd.Flags().StringVar(&o.UIHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
 	cmd.Flags().IntVar(&o.RolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
-	cmd.Flags().IntVar(&o.Trainers, "trainers", 1, "processes that train together, the trainer and its members (temper member); changes no bit of a run. On one machine they share its cores: it is for trying what several hosts do")
+	cmd.Flags().IntVar(&o.Trainers, "trainers", 1, "processes that train together, the trainer and its members (temper role host); changes no bit of a run. On one machine they share its cores: it is for trying what several hosts do")
 	cmd.Flags().StringVar(&o.Backend, "backend", "", "backend of the trainer, such as xla:cuda; default go. Processes of --rollout-workers sample on go")
 	cmd.Flags().StringVar(&o.Mesh, "mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
 	cmd.Flags().StringVar(&o.Dashboard, "dashboard", "127.0.0.1:0", "host:port of the dashboard; port 0 takes a free one; off = none")
@@ -124,9 +123,7 @@ func (o *upOptions) checkStore(ctx context.Context, store blob.Store) error {
 
 // checkFlags finds flags that do not go together.
 func (o *upOptions) checkFlags(cmd *cobra.Command) error {
-	if o.exit && o.stay {
-		return cli.Usagef("--exit and --stay exclude each other")
-	}
+	o.exitSet = cmd.Flags().Changed("exit")
 	if o.RolloutWorkers < 0 || o.RolloutWorkers > maxRolloutWorkers {
 		return cli.Usagef("--rollout-workers: is %d, want 0 to %d", o.RolloutWorkers, maxRolloutWorkers)
 	}
@@ -226,7 +223,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Scree
 	nameOpenRuns(ctx, c, s, log)
 	if o.File == "" {
 		defer showRuns(ctx, c, s, "")()
-		s.Line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
+		s.Line("submit a run with: temper run submit configs/demo.yaml --wait      (Ctrl-C stops)")
 		<-ctx.Done()
 		return nil
 	}
@@ -249,7 +246,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Scree
 	if err := runs.Finish(ctx, store, page, o.RunID, s); err != nil {
 		return err
 	}
-	if o.stay || (!o.exit && s.Live()) {
+	if o.exitSet && !o.exit || !o.exitSet && s.Live() {
 		s.SetStatus("run " + o.RunID + " is done  serving until Ctrl-C")
 		<-ctx.Done()
 	}

@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"github.com/spf13/cobra"
 )
 
 // TestMixOfAFileThatCannotBeRead: an error of the disk is no end of the file.
@@ -29,11 +27,8 @@ func mixed(ctx context.Context, t *testing.T, text string) (string, error) {
 	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := &cobra.Command{}
-	cmd.SetContext(ctx)
-	cmd.SetOut(io.Discard)
-	m := mixFlags{out: out, by: "epochs", seed: 1}
-	err := m.run(cmd, []string{in})
+	m := Mix{Out: out, By: ByEpochs, Seed: 1}
+	err := m.Write(ctx, io.Discard, []string{in})
 	data, readErr := os.ReadFile(out)
 	if readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
 		t.Fatal(readErr)

@@ -1,4 +1,4 @@
-package main
+package ablation
 
 import (
 	"math"
@@ -13,9 +13,9 @@ func TestReadSeeds(t *testing.T) {
 		"18446744073709551614-18446744073709551615": {math.MaxUint64 - 1, math.MaxUint64},
 		"3-1": nil, "1-101": nil, "18446744073709551616": nil, "-1": nil, "1-": nil, "a": nil, "0-18446744073709551615": nil,
 	} {
-		o := ablationOrder{seeds: text}
-		if err := o.readSeeds(); (err == nil) != (want != nil) || err == nil && !slices.Equal(o.in.Seeds, want) {
-			t.Errorf("%s: %v, want %v: %v", text, o.in.Seeds, want, err)
+		o := Order{Seeds: text}
+		if err := o.readSeeds(); (err == nil) != (want != nil) || err == nil && !slices.Equal(o.Input.Seeds, want) {
+			t.Errorf("%s: %v, want %v: %v", text, o.Input.Seeds, want, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"bufio"
@@ -12,20 +12,28 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"temper/internal/cli"
 	"temper/internal/dataset"
-	"temper/internal/dataset/importer"
 	"temper/internal/dataset/rows"
+	"temper/internal/fault"
 )
 
-// mixFlags are the flags of `temper data mix`.
-type mixFlags struct {
-	out  string
-	by   string
-	num  int
-	seed uint64
+// What the shares of a mix are.
+const (
+	ByEpochs  = "epochs"
+	ByWeights = "weights"
+)
+
+var (
+	errNoWeight = errors.New("want FILE=SHARE with a number from 0")
+	errNoEpochs = errors.New("want FILE=SHARE with a number above 0")
+)
+
+// Mix mixes files of rows.
+type Mix struct {
+	Out  string // the file to write
+	By   string // ByEpochs or ByWeights
+	Num  int    // rows of a mix by weights; 0 is as many as the files have
+	Seed uint64 // of the order
 }
 
 // mixFile is a file of a mix with the places of its lines.
@@ -40,23 +48,24 @@ type span struct {
 	size int
 }
 
-func (m *mixFlags) run(cmd *cobra.Command, args []string) (err error) {
-	if m.out == "" {
-		return cli.Usagef("--out is missing: name the file to write")
+// Write mixes files, each FILE or FILE=SHARE, and prints to w what each has given.
+func (m *Mix) Write(ctx context.Context, w io.Writer, args []string) (err error) {
+	if m.Out == "" {
+		return fault.Newf(fault.InvalidConfig, "--out is missing: name the file to write")
 	}
-	if m.by != "epochs" && m.by != "weights" {
-		return cli.Usagef("--by is %q, want epochs or weights", m.by)
+	if m.By != ByEpochs && m.By != ByWeights {
+		return fault.Newf(fault.InvalidConfig, "--by is %q, want epochs or weights", m.By)
 	}
-	files, parts, err := m.open(cmd.Context(), args)
+	files, parts, err := m.open(ctx, args)
 	defer func() { err = errors.Join(err, closeFiles(files)) }()
 	if err != nil {
-		return dataError(cmd, err)
+		return asDataset(ctx, err)
 	}
-	picks, err := dataset.Mix(parts, m.num, m.seed)
+	picks, err := dataset.Mix(parts, m.Num, m.Seed)
 	if err != nil {
-		return cli.Usage(err)
+		return fault.New(fault.Dataset, err)
 	}
-	if err := m.write(cmd.Context(), files, picks); err != nil {
+	if err := m.write(ctx, files, picks); err != nil {
 		return err
 	}
 	given := make([]int, len(files))
@@ -64,15 +73,15 @@ func (m *mixFlags) run(cmd *cobra.Command, args []string) (err error) {
 		given[p.Part]++
 	}
 	for i, f := range files {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d of %d rows, %.3g passes, %.1f %% of the mix\n",
+		fmt.Fprintf(w, "%s: %d of %d rows, %.3g passes, %.1f %% of the mix\n",
 			f.path, given[i], len(f.lines), float64(given[i])/float64(len(f.lines)), 100*float64(given[i])/float64(len(picks)))
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%d rows in %s\n", len(picks), m.out)
+	fmt.Fprintf(w, "%d rows in %s\n", len(picks), m.Out)
 	return nil
 }
 
 // open opens the files and reads their shares.
-func (m *mixFlags) open(ctx context.Context, args []string) (files []*mixFile, parts []dataset.Part, err error) {
+func (m *Mix) open(ctx context.Context, args []string) (files []*mixFile, parts []dataset.Part, err error) {
 	var bad []error
 	for _, arg := range args {
 		path, share, err := m.share(arg)
@@ -87,12 +96,12 @@ func (m *mixFlags) open(ctx context.Context, args []string) (files []*mixFile, p
 		}
 		files = append(files, f)
 		part := dataset.Part{Rows: len(f.lines), Epochs: share}
-		if m.by == "weights" {
+		if m.By == ByWeights {
 			part = dataset.Part{Rows: len(f.lines), Weight: share}
 		}
 		parts = append(parts, part)
 	}
-	if m.by == "weights" && len(bad) == 0 {
+	if m.By == ByWeights && len(bad) == 0 {
 		bad = append(bad, checkWeights(parts))
 	}
 	return files, parts, errors.Join(bad...)
@@ -110,7 +119,7 @@ func checkWeights(parts []dataset.Part) error {
 }
 
 // share reads FILE=SHARE. Without a share it is 1.
-func (m *mixFlags) share(arg string) (path string, share float64, err error) {
+func (m *Mix) share(arg string) (path string, share float64, err error) {
 	at := strings.LastIndexByte(arg, '=')
 	if at < 0 {
 		return arg, 1, nil
@@ -118,7 +127,7 @@ func (m *mixFlags) share(arg string) (path string, share float64, err error) {
 	share, err = strconv.ParseFloat(arg[at+1:], 64)
 	number := err == nil && share >= 0 && !math.IsInf(share, 0)
 	switch {
-	case m.by == "epochs" && (!number || share == 0):
+	case m.By == ByEpochs && (!number || share == 0):
 		return "", 0, fmt.Errorf("%s: %w", arg, errNoEpochs)
 	case !number:
 		return "", 0, fmt.Errorf("%s: %w", arg, errNoWeight)
@@ -189,12 +198,12 @@ func closeFiles(files []*mixFile) error {
 }
 
 // write copies the lines in the order of the mix.
-func (m *mixFlags) write(ctx context.Context, files []*mixFile, picks []dataset.Pick) error {
+func (m *Mix) write(ctx context.Context, files []*mixFile, picks []dataset.Pick) error {
 	inputs := make([]string, len(files))
 	for i, f := range files {
 		inputs[i] = f.path
 	}
-	err := importer.WriteWhole(m.out, inputs, func(w *bufio.Writer) error {
+	err := WriteWhole(m.Out, inputs, func(w *bufio.Writer) error {
 		var line []byte
 		for _, p := range picks {
 			if ctx.Err() != nil {
@@ -211,8 +220,16 @@ func (m *mixFlags) write(ctx context.Context, files []*mixFile, picks []dataset.
 		}
 		return nil
 	})
-	if errors.Is(err, importer.ErrExists) || errors.Is(err, importer.ErrIsRead) || errors.Is(err, importer.ErrBusy) {
-		return cli.Usage(err)
+	if errors.Is(err, ErrExists) || errors.Is(err, ErrIsRead) || errors.Is(err, ErrBusy) {
+		return fault.New(fault.Dataset, err)
 	}
 	return err
+}
+
+// asDataset marks an error that the data is to blame for. An interruption stays as it is.
+func asDataset(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return fault.New(fault.Dataset, err)
 }

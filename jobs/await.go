@@ -1,4 +1,4 @@
-package main
+package jobs
 
 import (
 	"bufio"
@@ -10,25 +10,23 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"temper/jobs"
 )
 
 // placesPause is how long a process waits before it looks again for servers that it needs.
 const placesPause = 500 * time.Millisecond
 
-// awaitPlaces waits until every server that a job of a cluster needs has an address in the
-// file that jobs.PlacesKey names, and puts what it has waited for into the environment. A
+// AwaitServers waits until every server that a job of a cluster needs has an address in the
+// file that PlacesKey names, and puts what it has waited for into the environment. A
 // process without such a file has its addresses from elsewhere.
-func awaitPlaces(ctx context.Context, w io.Writer) error {
-	name := os.Getenv(jobs.PlacesKey)
+func AwaitServers(ctx context.Context, w io.Writer, program string) error {
+	name := os.Getenv(PlacesKey)
 	if name == "" {
 		return nil
 	}
 	for said := false; ; said = true {
 		found, missing, err := readPlaces(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s: %w", jobs.PlacesKey, err)
+			return fmt.Errorf("%s: %w", PlacesKey, err)
 		}
 		if err == nil && len(missing) == 0 {
 			return setPlaces(name, found)
@@ -68,7 +66,7 @@ func readPlaces(name string) (found map[string]string, missing []string, err err
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		line := strings.TrimSpace(lines.Text())
-		if who, ok := strings.CutPrefix(line, jobs.PlacesMissing); ok {
+		if who, ok := strings.CutPrefix(line, PlacesMissing); ok {
 			missing = append(missing, who)
 		} else if key, value, ok := strings.Cut(line, "="); ok {
 			found[key] = value

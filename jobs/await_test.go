@@ -1,4 +1,4 @@
-package main
+package jobs_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 func TestServersThatComeLater(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "places.env")
 	t.Setenv(jobs.PlacesKey, name)
-	for _, key := range []string{"TEMPER_SANDBOX_ADDRESS", "TEMPER_STORE"} { // awaitPlaces sets them: put back afterwards
+	for _, key := range []string{"TEMPER_SANDBOX_ADDRESS", "TEMPER_STORE"} { // AwaitServers sets them: put back afterwards
 		t.Setenv(key, "")
 	}
 	write := func(text string) { // whole or not at all, as the scheduler writes it
@@ -30,11 +30,11 @@ func TestServersThatComeLater(t *testing.T) {
 	brief, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	var said strings.Builder
-	if err := awaitPlaces(brief, &said); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(said.String(), "c-gateway") {
+	if err := jobs.AwaitServers(brief, &said, "temper"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(said.String(), "c-gateway") {
 		t.Errorf("without a gateway: %v, %q", err, &said)
 	}
 	done := make(chan error)
-	go func() { done <- awaitPlaces(t.Context(), &strings.Builder{}) }()
+	go func() { done <- jobs.AwaitServers(t.Context(), &strings.Builder{}, "temper") }()
 	write("TEMPER_SANDBOX_ADDRESS=127.0.0.1:8\nTEMPER_STORE=s3://x?endpoint=http://y&region=z\n")
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestServersThatComeLater(t *testing.T) {
 		t.Errorf("the store is %q", got)
 	}
 	t.Setenv(jobs.PlacesKey, "")
-	if err := awaitPlaces(t.Context(), &said); err != nil {
+	if err := jobs.AwaitServers(t.Context(), &said, "temper"); err != nil {
 		t.Errorf("a process of no cluster: %v", err)
 	}
 }

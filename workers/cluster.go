@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"temper/internal/buildinfo"
@@ -18,7 +17,6 @@ import (
 	"temper/jobs"
 	"temper/jobs/backend"
 	"temper/jobs/spec"
-	"temper/workers"
 )
 
 // allocKey is the variable in which Nomad tells a process which allocation it is.
@@ -27,12 +25,12 @@ const allocKey = "NOMAD_ALLOC_ID"
 // firstLook bounds the look at the cluster with which a control worker starts.
 const firstLook = 10 * time.Second
 
-// placingOn says where a control worker gives runs workers of their own: on the cluster that the
+// PlaceOn says where a control worker gives runs workers of their own: on the cluster that the
 // file describes. It looks there once, so that a wrong address or token is told at the start.
 // An allocation goes on without an answer: what started it was there, and runs without workers of
 // their own need no scheduler.
-func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.ClusterOptions, error) {
-	var none workers.ClusterOptions
+func PlaceOn(ctx context.Context, file string, log *slog.Logger) (ClusterOptions, error) {
+	var none ClusterOptions
 	c, err := spec.Load(file)
 	if err != nil {
 		return none, cli.Usage(fmt.Errorf("--cluster: %w", err))
@@ -41,12 +39,12 @@ func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.Clus
 	if err != nil {
 		return none, cli.Usage(fmt.Errorf("--cluster: %w", err))
 	}
-	sandbox, err := workers.SandboxClientOptions()
+	sandbox, err := SandboxClientOptions()
 	if err != nil {
 		return none, cli.Usage(err)
 	}
 	build := jobs.Build{Cluster: c, Version: buildinfo.Version()}
-	o := workers.ClusterOptions{Backend: backend.New(client, build), Settings: operate.Settings{Rules: scalingRules(build)}, Sandbox: sandbox}
+	o := ClusterOptions{Backend: backend.New(client, build), Settings: operate.Settings{Rules: scalingRules(build)}, Sandbox: sandbox}
 	looking, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	nodes, err := o.Backend.Nodes(looking)
@@ -77,9 +75,9 @@ func scalingRules(b jobs.Build) (out []scaling.Rule) {
 	return out
 }
 
-// standing makes a role that works for one run end when another allocation has its place.
+// WhileStanding makes a role that works for one run end when another allocation has its place.
 // Without an allocation, or without NOMAD_ADDR, nobody can be asked.
-func standing(role workers.Role, queue string, log *slog.Logger) (workers.Role, error) {
+func WhileStanding(role Role, queue string, log *slog.Logger) (Role, error) {
 	member := os.Getenv(allocKey)
 	if queue == "" || member == "" || os.Getenv("NOMAD_ADDR") == "" {
 		return role, nil
@@ -88,20 +86,5 @@ func standing(role workers.Role, queue string, log *slog.Logger) (workers.Role, 
 	if err != nil {
 		return role, cli.Usage(err)
 	}
-	return workers.Standing{Records: backend.New(client, jobs.Build{}), Member: member, Log: log}.While(role), nil
-}
-
-// tokenFile reads a token that a flag names; "" for no file.
-func tokenFile(flag, path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
-	if err == nil && strings.TrimSpace(string(text)) == "" {
-		err = fmt.Errorf("%s is empty", path)
-	}
-	if err != nil {
-		return "", cli.Usage(fmt.Errorf("--%s: %w", flag, err))
-	}
-	return strings.TrimSpace(string(text)), nil
+	return Standing{Records: backend.New(client, jobs.Build{}), Member: member, Log: log}.While(role), nil
 }
