@@ -128,7 +128,7 @@ func (o *onNomad) readEnv() {
 // submit hands over the pipeline's run and follows it.
 func (o *onNomad) submit(id string, more ...string) *running {
 	o.t.Helper()
-	return o.launchWith(o.env, "temper", append([]string{"run", "submit", "--config", ciConfig, "--run-id", id, "--wait", "--home", o.t.TempDir(), "--ui", ""}, append(more, o.set...)...)...)
+	return o.launchWith(o.env, "temper", append([]string{"run", "submit", ciConfig, "--run-id", id, "--wait", "--home", o.t.TempDir(), "--ui", ""}, append(more, o.set...)...)...)
 }
 
 // lastShards are the tensors of a run's last checkpoint, by the hashes of their contents.

@@ -86,7 +86,7 @@ func (f *roleFlags) controlCommand() *cobra.Command {
 			return err
 		}
 		if *cluster != "" {
-			if o.Cluster, err = placingOn(cmd.Context(), *cluster, o.Log); err != nil {
+			if o.Cluster, err = workers.PlaceOn(cmd.Context(), *cluster, o.Log); err != nil {
 				return err
 			}
 		}
@@ -170,7 +170,7 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 			}
 			role = workers.Together(roleTrainer, role, rollouts)
 		}
-		if role, err = standing(role, o.Queue, o.Log); err != nil {
+		if role, err = workers.WhileStanding(role, o.Queue, o.Log); err != nil {
 			return err
 		}
 		return f.serve(cmd, role, o.Log)
@@ -209,7 +209,7 @@ on other machines, share the shards of each step: see --rollout-shards of temper
 		place.Weights = workers.SharedWeights(place.Log)
 		role, err := sampling.role(place, *backend, *slots)
 		if err == nil {
-			role, err = standing(role, sampling.queue, place.Log)
+			role, err = workers.WhileStanding(role, sampling.queue, place.Log)
 		}
 		if err != nil {
 			return err
