@@ -163,8 +163,8 @@ func (l loads) byBacklog(ctx context.Context, load *scaling.Load) error {
 // Standing tells a role whether its process is still the one that counts.
 type Standing struct {
 	Records placement.Records
-	// Member is the id of the process for the scheduler: NOMAD_ALLOC_ID.
-	Member string
+	// Instance is the id of the process for the scheduler: NOMAD_ALLOC_ID.
+	Instance string
 	// Every is the time between two questions; 0 is 10 s.
 	Every time.Duration
 	Log   *slog.Logger
@@ -202,15 +202,15 @@ func (s Standing) awaitReplacement(ctx context.Context) bool {
 	tick := time.NewTicker(cmp.Or(s.Every, standingEvery))
 	defer tick.Stop()
 	for {
-		m, err := s.Records.Member(ctx, s.Member)
+		m, err := s.Records.Instance(ctx, s.Instance)
 		switch {
 		case ctx.Err() != nil:
 			return false
-		case errors.Is(err, placement.ErrNotExist), err == nil && !m.OnRecord():
-			s.Log.Warn("another process has the place of this one: it polls no more", "member", s.Member, "state", m.State, "wanted", m.Wanted)
+		case errors.Is(err, placement.ErrNotExist), err == nil && !m.Current():
+			s.Log.Warn("another process has the place of this one: it polls no more", "instance", s.Instance, "state", m.State, "wanted", m.Wanted)
 			return true
 		case err != nil:
-			s.Log.Info("the scheduler does not say whether this process counts", "member", s.Member, "err", err)
+			s.Log.Info("the scheduler does not say whether this process counts", "instance", s.Instance, "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -78,15 +78,15 @@ func scalingRules(b jobs.Build) (out []scaling.Rule) {
 // standing makes a role that works for one run end when another allocation has its place.
 // Without an allocation, or without NOMAD_ADDR, nobody can be asked.
 func standing(role workers.Role, queue string, log *slog.Logger) (workers.Role, error) {
-	member := os.Getenv(allocKey)
-	if queue == "" || member == "" || os.Getenv("NOMAD_ADDR") == "" {
+	allocation := os.Getenv(allocKey)
+	if queue == "" || allocation == "" || os.Getenv("NOMAD_ADDR") == "" {
 		return role, nil
 	}
 	client, err := nomad.Connect(nomad.Config{})
 	if err != nil {
 		return role, cli.Usage(err)
 	}
-	return workers.Standing{Records: backend.New(client, jobs.Build{}), Member: member, Log: log}.While(role), nil
+	return workers.Standing{Records: backend.New(client, jobs.Build{}), Instance: allocation, Log: log}.While(role), nil
 }
 
 // tokenFile reads a token that a flag names; "" for no file.

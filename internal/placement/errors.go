@@ -14,9 +14,9 @@ var (
 	ErrDenied = errors.New("the scheduler denies it")
 	// ErrUnsupported says that the scheduler lacks something which the call needs.
 	ErrUnsupported = errors.New("the scheduler does not support it")
-	// ErrNotExist says that the scheduler does not know the node, job or member.
+	// ErrNotExist says that the scheduler does not know the node, job or instance.
 	ErrNotExist = errors.New("the scheduler does not know it")
-	// ErrOutOfBounds says that a group may not have so many members.
+	// ErrOutOfBounds says that a group may not have so many instances.
 	ErrOutOfBounds = errors.New("out of the bounds of the group")
 )
 
@@ -35,14 +35,14 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("job %s was changed by somebody else (index %d, epoch %d): %s", e.Job, e.Have, e.Epoch, e.Text)
 }
 
-// NoRoomError says that a job cannot be placed whole.
-type NoRoomError struct {
+// NoCapacityError says that a job cannot be placed whole.
+type NoCapacityError struct {
 	Job string
 	// Why holds one line for each reason, in the words of a person.
 	Why []string
 }
 
 // Error implements error.
-func (e *NoRoomError) Error() string {
+func (e *NoCapacityError) Error() string {
 	return fmt.Sprintf("no room for job %s: %s", e.Job, strings.Join(e.Why, "; "))
 }

@@ -11,7 +11,7 @@ import (
 // {"trainer": {"count": 1, "devices": {"amd/gpu": 8}}, "engine": {"count": 7, "devices":
 // {"amd/gpu": 8}}}. All of it is given at once, or nothing.
 type Spec struct {
-	// Trainer is the job that updates the policy: one member today.
+	// Trainer is the job that updates the policy: one instance today.
 	Trainer *Group `json:"trainer,omitempty"`
 	// Rollout samples and evaluates; without it and engines the trainer's process does.
 	Rollout *Group `json:"rollout,omitempty"`
@@ -24,7 +24,7 @@ type Spec struct {
 
 // Group is the part of a run's room that one job of it has.
 type Group struct {
-	// Count is the number of members, each on a node of its own.
+	// Count is the number of instances, each on a node of its own.
 	Count int `json:"count"`
 	// Most is how many engines the run may have while nobody else waits; 0 is Count.
 	Most      int            `json:"most,omitempty"`
@@ -35,12 +35,14 @@ type Group struct {
 	Pool string `json:"pool,omitempty"`
 }
 
-// Each is what one member needs.
-func (g Group) Each() Room { return Room{Cores: g.Cores, MemoryMiB: g.MemoryMiB, Devices: g.Devices} }
+// Each is what one instance needs.
+func (g Group) Each() Resources {
+	return Resources{Cores: g.Cores, MemoryMiB: g.MemoryMiB, Devices: g.Devices}
+}
 
 // Bounds of a Spec.
 const (
-	maxMembers  = 4096
+	maxInstances  = 4096
 	maxDevices  = 1024
 	maxCores    = 4096
 	maxMemory   = 1 << 26 // MiB
@@ -82,7 +84,7 @@ func (g namedGroup) check(path string) (wrong []string) {
 		key                string
 		value, least, most int
 	}{
-		{"count", g.Count, 1, maxMembers}, {"most", g.Most, 0, maxMembers}, {"cores", g.Cores, 0, maxCores}, {"memory_mib", g.MemoryMiB, 0, maxMemory},
+		{"count", g.Count, 1, maxInstances}, {"most", g.Most, 0, maxInstances}, {"cores", g.Cores, 0, maxCores}, {"memory_mib", g.MemoryMiB, 0, maxMemory},
 	} {
 		if n.value < n.least || n.value > n.most {
 			wrong = append(wrong, fmt.Sprintf("%s.%s: is %d, want %d to %d", path, n.key, n.value, n.least, n.most))
@@ -112,7 +114,7 @@ func (s Spec) Jobs(runID string, epoch, priority int) []Job {
 	var out []Job
 	queues := QueuesOf(runID)
 	for _, g := range s.groups() {
-		j := Job{ID: JobID(g.role, runID), Run: runID, Role: g.role, Epoch: epoch, Members: g.Count, Each: g.Each(), Pool: g.Pool, Priority: priority}
+		j := Job{ID: JobID(g.role, runID), Run: runID, Role: g.role, Epoch: epoch, Instances: g.Count, Each: g.Each(), Pool: g.Pool, Priority: priority}
 		switch g.role {
 		case RoleTrainer:
 			j.Queues.Trainer = queues.Trainer

@@ -137,21 +137,21 @@ func (b *Backend) refuse(ctx context.Context, wanted *api.Job, job placement.Job
 		return err
 	}
 	if missing, why := room.Place(wanted, wanted.TaskGroups[0]); missing > 0 {
-		return &placement.NoRoomError{Job: job.ID, Why: append([]string{fmt.Sprintf("%d of %d members find no node", missing, job.Members)}, why...)}
+		return &placement.NoCapacityError{Job: job.ID, Why: append([]string{fmt.Sprintf("%d of %d instances find no node", missing, job.Instances)}, why...)}
 	}
 	plan, _, err := b.nomad.Jobs().Plan(wanted, false, nomad.Write(ctx))
 	if err != nil {
 		return b.fail("plan job "+job.ID, err)
 	}
 	if failed := plan.FailedTGAllocs[nomad.Deref(wanted.TaskGroups[0].Name)]; failed != nil {
-		return &placement.NoRoomError{Job: job.ID, Why: reasons(failed)}
+		return &placement.NoCapacityError{Job: job.ID, Why: reasons(failed)}
 	}
 	return nil
 }
 
 // reasons are the scheduler's own.
 func reasons(m *api.AllocationMetric) []string {
-	out := []string{fmt.Sprintf("the scheduler leaves out %d members", m.CoalescedFailures+1)}
+	out := []string{fmt.Sprintf("the scheduler leaves out %d instances", m.CoalescedFailures+1)}
 	for reason, n := range m.ConstraintFiltered {
 		out = append(out, fmt.Sprintf("%d nodes: %s", n, reason))
 	}
@@ -162,12 +162,12 @@ func reasons(m *api.AllocationMetric) []string {
 	return out
 }
 
-func (b *Backend) room(ctx context.Context) (*jobs.Room, error) {
+func (b *Backend) room(ctx context.Context) (*jobs.Capacity, error) {
 	nodes, allocs, err := b.holdings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return jobs.NewRoom(nodes, allocs), nil
+	return jobs.NewCapacity(nodes, allocs), nil
 }
 
 func (b *Backend) holdings(ctx context.Context) ([]*api.NodeListStub, []*api.AllocationListStub, error) {
@@ -200,7 +200,7 @@ func (b *Backend) handSecrets(ctx context.Context, wanted *api.Job) error {
 	}
 	items := map[string]string{}
 	for _, name := range names {
-		if held[name] == "" { // the members would wait for it for ever
+		if held[name] == "" { // the instances would wait for it for ever
 			return fmt.Errorf("start %s: %w: item %s of the variable %s: make it with temper cluster init", *wanted.ID, placement.ErrNotExist, name, from)
 		}
 		items[name] = held[name]

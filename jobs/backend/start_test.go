@@ -117,7 +117,7 @@ func TestStartOverAStoppedJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := backend.New(client, jobs.Build{Cluster: c, Version: "v1"})
-		index, err := b.Start(t.Context(), placement.Job{ID: "trainer-a", Run: "a", Role: placement.RoleTrainer, Epoch: 2, Members: 1}, 0)
+		index, err := b.Start(t.Context(), placement.Job{ID: "trainer-a", Run: "a", Role: placement.RoleTrainer, Epoch: 2, Instances: 1}, 0)
 		var conflict *placement.ConflictError
 		switch {
 		case r.want == "" && (err != nil || *w.there.Stop || index != w.index):

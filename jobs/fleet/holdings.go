@@ -21,8 +21,8 @@ type holdings struct {
 }
 
 // free counts what the nodes have left beside all jobs but the named ones.
-func (h holdings) free(without ...string) *jobs.Room {
-	free := jobs.NewRoom(h.nodes, h.allocs, without...)
+func (h holdings) free(without ...string) *jobs.Capacity {
+	free := jobs.NewCapacity(h.nodes, h.allocs, without...)
 	free.SetVolumes(h.volumes)
 	return free
 }

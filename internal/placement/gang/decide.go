@@ -21,7 +21,7 @@ const (
 	Stop Do = "stop"
 	// Shrink takes from a run the engines that it has beyond its need. Answer: Shrunk.
 	Shrink Do = "shrink"
-	// Grant tells a run that all its members run.
+	// Grant tells a run that all its instances run.
 	Grant Do = "grant"
 	// Yield asks a run to make room: at its next safe point, after a save.
 	Yield Do = "yield"
@@ -29,8 +29,8 @@ const (
 	Tell Do = "tell"
 	// Ask asks a run that is on the cluster, and that nobody knows, who it is.
 	Ask Do = "ask"
-	// CloseNode keeps new members away from a node, EmptyNode ends what is left there,
-	// OpenNode lets members on it again. Answer: Moved.
+	// CloseNode keeps new instances away from a node, EmptyNode ends what is left there,
+	// OpenNode lets instances on it again. Answer: Moved.
 	CloseNode Do = "close-node"
 	EmptyNode Do = "empty-node"
 	OpenNode  Do = "open-node"
@@ -105,14 +105,14 @@ func drainWhy(d Drain) string {
 	return why
 }
 
-// tenantsOn are the runs with living members on a node.
+// tenantsOn are the runs with living instances on a node.
 func (f view) tenantsOn(node string) (runs []string) {
 	for _, n := range f.Nodes {
 		if n.ID != node || n.State == placement.NodeDown {
 			continue
 		}
 		for _, t := range f.Tenants {
-			if slices.ContainsFunc(n.Members, func(m placement.Member) bool { return m.State != placement.MemberEnded && of(t.Run)(m) }) {
+			if slices.ContainsFunc(n.Instances, func(m placement.Instance) bool { return m.State != placement.InstanceEnded && of(t.Run)(m) }) {
 				runs = append(runs, t.Run)
 			}
 		}
@@ -176,7 +176,7 @@ func (f decider) admit(now time.Time) (out []Decision) {
 		}
 		switch free := try(jobs, f.plots(nobody)); {
 		case free.whole() && ready:
-			t.enter(now, Starting, "its members start")
+			t.enter(now, Starting, "its instances start")
 			t.Epoch++
 			t.Rank = f.urgency(now, &q)
 			out = append(out, Decision{Do: Start, Run: t.Run, Holder: t.Holder, Epoch: t.Epoch, Jobs: jobs})
@@ -235,7 +235,7 @@ func (f decider) shrinkGrown() (out []Decision) {
 			continue
 		}
 		for _, j := range t.Need.Jobs(t.Run, t.Epoch, t.Priority) {
-			if j.Role == placement.RoleEngine && f.numOnRecord(j) > j.Members {
+			if j.Role == placement.RoleEngine && f.numRunning(j) > j.Instances {
 				out = append(out, Decision{Do: Shrink, Run: t.Run, Epoch: t.Epoch, Jobs: []placement.Job{j}, Why: "another run waits for room"})
 			}
 		}
@@ -316,9 +316,9 @@ func (f decider) tell(now time.Time) (out []Decision) {
 // askStrangers asks the runs that are on the cluster and that nobody knows, now and then.
 func (f decider) askStrangers(now time.Time) (out []Decision) {
 	for _, n := range f.Nodes {
-		for _, m := range n.Members {
+		for _, m := range n.Instances {
 			_, run, ok := strings.Cut(m.Job, "-")
-			if !ok || !m.OnRecord() || f.find(run) != nil {
+			if !ok || !m.Current() || f.find(run) != nil {
 				continue
 			}
 			i := slices.IndexFunc(f.Strangers, func(s Stranger) bool { return s.Run == run })
@@ -328,7 +328,7 @@ func (f decider) askStrangers(now time.Time) (out []Decision) {
 			}
 			if now.Sub(f.Strangers[i].Asked) >= askPause {
 				f.Strangers[i].Asked = now
-				out = append(out, Decision{Do: Ask, Run: run, Epoch: m.Epoch, Why: "it has members, and the cluster has forgotten it"})
+				out = append(out, Decision{Do: Ask, Run: run, Epoch: m.Epoch, Why: "it has instances, and the cluster has forgotten it"})
 			}
 		}
 	}

@@ -25,22 +25,22 @@ type Phase string
 const (
 	// Waiting runs have no room.
 	Waiting Phase = "waiting"
-	// Starting runs have jobs whose members do not all run yet.
+	// Starting runs have jobs whose instances do not all run yet.
 	Starting Phase = "starting"
 	// Holding runs work.
 	Holding Phase = "holding"
 	// Yielding runs were asked to make room, and come to a safe point first.
 	Yielding Phase = "yielding"
-	// Leaving runs have given up their room, and their members end.
+	// Leaving runs have given up their room, and their instances end.
 	Leaving Phase = "leaving"
 )
 
 // Policy is what an operator may choose. Zero values are the defaults.
 type Policy struct {
-	// StartPatience is how long a gang may take until all members run; 0 is five minutes.
+	// StartPatience is how long a gang may take until all instances run; 0 is five minutes.
 	// One that takes longer is stopped and waits again.
 	StartPatience time.Duration `json:"start_patience_ns,omitempty"`
-	// LossGrace is how long a gang may lack members before it gives up its room, so that
+	// LossGrace is how long a gang may lack instances before it gives up its room, so that
 	// the scheduler can replace one; 0 is a minute.
 	LossGrace time.Duration `json:"loss_grace_ns,omitempty"`
 	// YieldPatience is how long a run may take to its safe point when it is to make room;
@@ -101,12 +101,12 @@ type Tenant struct {
 	Rank int `json:"rank,omitempty"`
 	// Why says in words what a waiting run waits for, and why one makes room.
 	Why string `json:"why,omitempty"`
-	// Short is since when members are missing; zero when none are.
+	// Short is since when instances are missing; zero when none are.
 	Short time.Time `json:"short,omitzero"`
 	// NotBefore holds up a run that the scheduler has refused.
 	NotBefore time.Time `json:"not_before,omitzero"`
 
-	// Lost says that the run makes room since members are lost, Urged that its work in
+	// Lost says that the run makes room since instances are lost, Urged that its work in
 	// flight is interrupted.
 	Lost  bool `json:"lost,omitempty"`
 	Urged bool `json:"urged,omitempty"`
@@ -143,11 +143,11 @@ type Floor struct {
 	// since.
 	Nodes []placement.Node `json:"nodes,omitempty"`
 	Stale bool             `json:"stale,omitempty"`
-	// Strangers are runs with members that were asked who they are.
+	// Strangers are runs with instances that were asked who they are.
 	Strangers []Stranger `json:"strangers,omitempty"`
 }
 
-// Stranger is a run with members that nobody knows, and when it was asked.
+// Stranger is a run with instances that nobody knows, and when it was asked.
 type Stranger struct {
 	Run   string    `json:"run"`
 	Asked time.Time `json:"asked"`
@@ -213,7 +213,7 @@ func (f *Floor) Ask(now time.Time, r Request) {
 // keep says that it will ask again and keeps its place in the queue.
 func (f *Floor) Release(now time.Time, run string, epoch int, keep bool) {
 	t := f.find(run)
-	if t == nil { // it was forgotten, and may have members nevertheless
+	if t == nil { // it was forgotten, and may have instances nevertheless
 		t = f.insert(Tenant{Request: Request{Run: run, Epoch: epoch, Priority: defaultPriority}, Asked: now})
 		t.enter(now, Leaving, "")
 		return
@@ -237,7 +237,7 @@ func (f *Floor) Release(now time.Time, run string, epoch int, keep bool) {
 }
 
 // Ended takes note that the workflow of a run has ended without a release; epoch is that
-// of its members where nobody knows the run.
+// of its instances where nobody knows the run.
 func (f *Floor) Ended(now time.Time, run string, epoch int) {
 	if t := f.find(run); t != nil {
 		epoch = t.Epoch

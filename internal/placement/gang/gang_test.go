@@ -44,7 +44,7 @@ func TestByPriorityThenTime(t *testing.T) {
 	s.submit("c", 3, 1, 10)
 	s.submit("d", 1, 2, 10)
 	s.ticks(1)
-	if got := s.why("d"); !strings.Contains(got, "0 of 1 members of the trainer have room (8 amd/gpu each, pool gpu)") {
+	if got := s.why("d"); !strings.Contains(got, "0 of 1 instances of the trainer have room (8 amd/gpu each, pool gpu)") {
 		t.Errorf("d waits for %q", got)
 	}
 	if got := s.why("c"); got != "run d is before it" {
@@ -84,7 +84,7 @@ func TestTooBigHoldsUpNobody(t *testing.T) {
 	if got := s.phase("small"); got != gang.Holding {
 		t.Errorf("small is %s", got)
 	}
-	if got := s.why("huge"); !strings.Contains(got, "too small for it now: 1 of 2 members of the engine have room") {
+	if got := s.why("huge"); !strings.Contains(got, "too small for it now: 1 of 2 instances of the engine have room") {
 		t.Errorf("huge waits for %q", got)
 	}
 }
@@ -186,7 +186,7 @@ func TestAgeBeatsAStream(t *testing.T) {
 	t.Errorf("after 10 hours patient is %s: %s", s.phase("patient"), s.why("patient"))
 }
 
-// TestLoss: a lost member is replaced by the scheduler, or the gang gives up its room and
+// TestLoss: a lost instance is replaced by the scheduler, or the gang gives up its room and
 // is admitted whole later.
 func TestLoss(t *testing.T) {
 	s := newSim(t, 3, gang.Policy{LossGrace: 2 * time.Minute})
@@ -207,8 +207,8 @@ func TestLoss(t *testing.T) {
 		t.Errorf("with one node left a is %s", got)
 	}
 	nodes, _ := s.cluster.Nodes(t.Context())
-	if len(nodes[2].Members) != 0 {
-		t.Errorf("half a gang burns: %+v", nodes[2].Members)
+	if len(nodes[2].Instances) != 0 {
+		t.Errorf("half a gang burns: %+v", nodes[2].Instances)
 	}
 	s.cluster.ReturnNode("node-000")
 	s.ticks(3)
@@ -315,7 +315,7 @@ func TestRepeatedRequests(t *testing.T) {
 	}
 }
 
-// TestSlowStartIsTakenBack: a gang whose members do not all run in time gives back what
+// TestSlowStartIsTakenBack: a gang whose instances do not all run in time gives back what
 // it has.
 func TestSlowStartIsTakenBack(t *testing.T) {
 	s := newSim(t, 2, gang.Policy{StartPatience: 3 * time.Minute})

@@ -29,9 +29,9 @@ func (f *Floor) Look(now time.Time, nodes []placement.Node) {
 				gone = append(gone, t.Run)
 			}
 		case Waiting:
-			if epoch := v.newestMember(t.Run); epoch > 0 { // of a start that was forgotten
+			if epoch := v.newestEpoch(t.Run); epoch > 0 { // of a start that was forgotten
 				t.Epoch = max(t.Epoch, epoch)
-				t.enter(now, Leaving, "members of an earlier start end first")
+				t.enter(now, Leaving, "instances of an earlier start end first")
 				t.Again = true
 			}
 		}
@@ -44,12 +44,12 @@ func (f *Floor) Look(now time.Time, nodes []placement.Node) {
 // view reads what was seen of the cluster.
 type view struct{ *Floor }
 
-// holdsRoom reports whether members of a run hold room.
+// holdsRoom reports whether instances of a run hold room.
 func (f view) holdsRoom(run string) bool {
 	mine := of(run)
 	for _, n := range f.Nodes {
-		for _, m := range n.Members {
-			if mine(m) && m.State != placement.MemberEnded && m.State != placement.MemberLost {
+		for _, m := range n.Instances {
+			if mine(m) && m.State != placement.InstanceEnded && m.State != placement.InstanceLost {
 				return true
 			}
 		}
@@ -57,12 +57,12 @@ func (f view) holdsRoom(run string) bool {
 	return false
 }
 
-// newestMember is the newest epoch of which a run has members on record; 0 for none.
-func (f view) newestMember(run string) (epoch int) {
+// newestEpoch is the newest epoch of which a run has instances current; 0 for none.
+func (f view) newestEpoch(run string) (epoch int) {
 	mine := of(run)
 	for _, n := range f.Nodes {
-		for _, m := range n.Members {
-			if mine(m) && m.OnRecord() {
+		for _, m := range n.Instances {
+			if mine(m) && m.Current() {
 				epoch = max(epoch, m.Epoch)
 			}
 		}
@@ -73,18 +73,18 @@ func (f view) newestMember(run string) (epoch int) {
 // missing lists what a gang lacks; "" when it is whole.
 func (f view) missing(t *Tenant) string {
 	for _, j := range t.Need.Jobs(t.Run, t.Epoch, t.Priority) {
-		if n := f.numOnRecord(j); n < j.Members {
-			return fmt.Sprintf("%d of %d members of the %s run", n, j.Members, j.Role)
+		if n := f.numRunning(j); n < j.Instances {
+			return fmt.Sprintf("%d of %d instances of the %s run", n, j.Instances, j.Role)
 		}
 	}
 	return ""
 }
 
-// numOnRecord counts the members of a job that are on record and run.
-func (f view) numOnRecord(j placement.Job) (n int) {
+// numRunning counts the instances of a job that are current and run.
+func (f view) numRunning(j placement.Job) (n int) {
 	for _, node := range f.Nodes {
-		for _, m := range node.Members {
-			if m.Job == j.ID && m.Epoch == j.Epoch && m.OnRecord() && m.State == placement.MemberRunning {
+		for _, m := range node.Instances {
+			if m.Job == j.ID && m.Epoch == j.Epoch && m.Current() && m.State == placement.InstanceRunning {
 				n++
 			}
 		}
@@ -121,7 +121,7 @@ func (f view) lookForLoss(now time.Time, t *Tenant) {
 		t.Short = now
 	}
 	if !t.Lost && now.Sub(t.Short) >= f.Policy.withDefaults().LossGrace {
-		t.enter(now, Yielding, "members are lost, and there is no room for others: "+missing)
+		t.enter(now, Yielding, "instances are lost, and there is no room for others: "+missing)
 		t.Lost = true
 	}
 }

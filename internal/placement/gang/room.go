@@ -12,20 +12,20 @@ import (
 // plot is a node with the room that is free on it, or would be.
 type plot struct {
 	node placement.Node
-	room placement.Room
+	room placement.Resources
 }
 
-// plots are the open nodes with their free room and that of the members which counts
-// names. Members on a node that is down hold none.
-func (f view) plots(counts func(placement.Member) bool) []plot {
+// plots are the open nodes with their free room and that of the instances which counts
+// names. Instances on a node that is down hold none.
+func (f view) plots(counts func(placement.Instance) bool) []plot {
 	var out []plot
 	for _, n := range f.Nodes {
 		if n.State != placement.NodeReady || f.drained(n.ID) {
 			continue
 		}
 		p := plot{node: n, room: n.Free}
-		for _, m := range n.Members {
-			if m.State != placement.MemberEnded && m.State != placement.MemberLost && counts(m) {
+		for _, m := range n.Instances {
+			if m.State != placement.InstanceEnded && m.State != placement.InstanceLost && counts(m) {
 				p.room = p.room.Plus(m.Each)
 			}
 		}
@@ -38,12 +38,12 @@ func (f view) drained(node string) bool {
 	return slices.ContainsFunc(f.Drains, func(d Drain) bool { return d.Node == node && !d.Over })
 }
 
-func nobody(placement.Member) bool    { return false }
-func everybody(placement.Member) bool { return true }
+func nobody(placement.Instance) bool    { return false }
+func everybody(placement.Instance) bool { return true }
 
-// of names the members of these runs.
-func of(runs ...string) func(placement.Member) bool {
-	return func(m placement.Member) bool {
+// of names the instances of these runs.
+func of(runs ...string) func(placement.Instance) bool {
+	return func(m placement.Instance) bool {
 		_, run, ok := strings.Cut(m.Job, "-")
 		return ok && slices.Contains(runs, run)
 	}
@@ -57,7 +57,7 @@ type fit struct {
 
 func (f fit) whole() bool {
 	for i, j := range f.jobs {
-		if f.placed[i] < j.Members {
+		if f.placed[i] < j.Instances {
 			return false
 		}
 	}
@@ -68,8 +68,8 @@ func (f fit) whole() bool {
 func (f fit) String() string {
 	var parts []string
 	for i, j := range f.jobs {
-		if f.placed[i] < j.Members {
-			part := fmt.Sprintf("%d of %d members of the %s have room (%s each", f.placed[i], j.Members, j.Role, j.Each)
+		if f.placed[i] < j.Instances {
+			part := fmt.Sprintf("%d of %d instances of the %s have room (%s each", f.placed[i], j.Instances, j.Role, j.Each)
 			if j.Pool != "" {
 				part += ", pool " + j.Pool
 			}
@@ -79,11 +79,11 @@ func (f fit) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// try places the jobs of a gang: the largest members first, each on the node where it
+// try places the jobs of a gang: the largest instances first, each on the node where it
 // leaves the least, no two of a job on one node.
 func try(jobs []placement.Job, plots []plot) fit {
 	out := fit{placed: make([]int, len(jobs)), jobs: jobs}
-	rooms := make([]placement.Room, len(plots))
+	rooms := make([]placement.Resources, len(plots))
 	for i, p := range plots {
 		rooms[i] = p.room
 	}
@@ -94,7 +94,7 @@ func try(jobs []placement.Job, plots []plot) fit {
 	slices.SortStableFunc(order, func(a, b int) int { return -compareRoom(jobs[a].Each, jobs[b].Each) })
 	for _, i := range order {
 		used := map[int]bool{}
-		for range jobs[i].Members {
+		for range jobs[i].Instances {
 			at := tightest(jobs[i], plots, rooms, used)
 			if at < 0 {
 				break
@@ -107,8 +107,8 @@ func try(jobs []placement.Job, plots []plot) fit {
 	return out
 }
 
-// tightest is the plot with the least room that holds a member of the job; -1 for none.
-func tightest(j placement.Job, plots []plot, rooms []placement.Room, used map[int]bool) int {
+// tightest is the plot with the least room that holds an instance of the job; -1 for none.
+func tightest(j placement.Job, plots []plot, rooms []placement.Resources, used map[int]bool) int {
 	best := -1
 	for i, p := range plots {
 		if used[i] || j.Pool != "" && p.node.Pool != j.Pool || !rooms[i].Holds(j.Each) {
@@ -122,7 +122,7 @@ func tightest(j placement.Job, plots []plot, rooms []placement.Room, used map[in
 }
 
 // compareRoom orders rooms by devices, then memory, then cores.
-func compareRoom(a, b placement.Room) int {
+func compareRoom(a, b placement.Resources) int {
 	return cmp.Or(cmp.Compare(sum(a.Devices), sum(b.Devices)), cmp.Compare(a.MemoryMiB, b.MemoryMiB), cmp.Compare(a.Cores, b.Cores))
 }
 

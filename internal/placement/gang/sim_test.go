@@ -100,7 +100,7 @@ func (s *sim) act(d gang.Decision) bool {
 		s.floor.Stopped(d.Run, d.Epoch)
 	case gang.Shrink:
 		state, err := s.cluster.Job(ctx, d.Jobs[0].ID)
-		if err != nil || s.cluster.Scale(ctx, placement.Scaling{Job: d.Jobs[0].ID, From: state.Count, To: d.Jobs[0].Members, Reason: d.Why}) != nil {
+		if err != nil || s.cluster.Scale(ctx, placement.Scaling{Job: d.Jobs[0].ID, From: state.Count, To: d.Jobs[0].Instances, Reason: d.Why}) != nil {
 			return false
 		}
 		s.floor.Shrunk()
@@ -206,11 +206,11 @@ func (s *sim) giveWay(j *job) {
 	s.floor.Ask(s.now, j.Request)
 }
 
-// whole reports whether all members of a run work.
+// whole reports whether all instances of a run work.
 func (s *sim) whole(j *job) bool {
 	for _, want := range j.Need.Jobs(j.Run, j.Epoch, j.Priority) {
 		state, err := s.cluster.Job(context.Background(), want.ID)
-		if err != nil || state.Epoch != j.Epoch || state.Running() < want.Members {
+		if err != nil || state.Epoch != j.Epoch || state.Running() < want.Instances {
 			return false
 		}
 	}
@@ -244,13 +244,13 @@ func (s *sim) check() {
 	}
 	for _, n := range nodes {
 		holders := map[string]bool{}
-		for _, m := range n.Members {
-			if m.State == placement.MemberRunning || m.State == placement.MemberPending {
+		for _, m := range n.Instances {
+			if m.State == placement.InstanceRunning || m.State == placement.InstancePending {
 				holders[m.Job] = true
 			}
 		}
 		if len(holders) > 1 {
-			s.Errorf("node %s has whole-node members of %d jobs", n.ID, len(holders))
+			s.Errorf("node %s has whole-node instances of %d jobs", n.ID, len(holders))
 		}
 	}
 }
@@ -342,7 +342,7 @@ func playRandom(t *testing.T, seed uint64) {
 		s.look()
 		s.settle()
 	}
-	if nodes, err := s.cluster.Nodes(t.Context()); err != nil || slices.ContainsFunc(nodes, func(n placement.Node) bool { return len(n.Members) > 0 }) || len(s.floor.Tenants) > 0 {
+	if nodes, err := s.cluster.Nodes(t.Context()); err != nil || slices.ContainsFunc(nodes, func(n placement.Node) bool { return len(n.Instances) > 0 }) || len(s.floor.Tenants) > 0 {
 		t.Errorf("in the end the nodes are %+v, %v, the runs %v", nodes, err, s.floor.Tenants)
 	}
 }

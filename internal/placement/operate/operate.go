@@ -135,7 +135,7 @@ func refusedBy(err error) (Outcome, error) {
 	if err == nil {
 		return Outcome{}, nil
 	}
-	var full *placement.NoRoomError
+	var full *placement.NoCapacityError
 	var conflict *placement.ConflictError
 	switch {
 	case errors.As(err, &full), errors.As(err, &conflict), errors.Is(err, placement.ErrDenied), errors.Is(err, placement.ErrUnsupported),

@@ -1,4 +1,4 @@
-// Package scaling decides how many members a group should have. It owns the rules and
+// Package scaling decides how many instances a group should have. It owns the rules and
 // what they remember. It measures nothing and scales nothing: figures go in, decisions
 // come out, time is an argument.
 //
@@ -43,7 +43,7 @@ type Rule struct {
 	MaxWaitSeconds float64 `json:"max_wait_seconds,omitempty"`
 	// Hold is how long a backlog must be old before it counts; 0 is 15 s.
 	Hold time.Duration `json:"hold_ns,omitempty"`
-	// DownEvery is the calm before one member goes, and between two that go; 0 is 5 minutes.
+	// DownEvery is the calm before one instance goes, and between two that go; 0 is 5 minutes.
 	DownEvery time.Duration `json:"down_every_ns,omitempty"`
 }
 
@@ -79,15 +79,15 @@ func (r Rule) Check() (wrong []string) {
 // Load is what was measured of a group.
 type Load struct {
 	Job string `json:"job"`
-	// Count is the number of members that are wanted now, Answering those that answer.
+	// Count is the number of instances that are wanted now, Answering those that answer.
 	Count     int `json:"count"`
 	Answering int `json:"answering"`
-	// Slots are those of the members that answer; Busy ones are taken, and Waiting is what
+	// Slots are those of the instances that answer; Busy ones are taken, and Waiting is what
 	// waits for one.
 	Slots   int `json:"slots"`
 	Busy    int `json:"busy"`
 	Waiting int `json:"waiting"`
-	// InUse is the number of members with a live session; the group is not made smaller.
+	// InUse is the number of instances with a live session; the group is not made smaller.
 	InUse int `json:"in_use,omitempty"`
 	// WaitSeconds is the 95th percentile of the time in the queue, or the age of a backlog.
 	WaitSeconds float64 `json:"wait_seconds"`
@@ -152,12 +152,12 @@ func (r Rule) bySlots(l Load) (want int, why string, figures map[string]float64)
 		"busy": float64(l.Busy), "waiting": float64(l.Waiting), "slots": float64(l.Slots), "wait_p95_s": l.WaitSeconds,
 	}
 	if l.Slots == 0 || l.Answering == 0 {
-		// Members that do not answer yet are on their way; without any, one is asked for.
+		// Instances that do not answer yet are on their way; without any, one is asked for.
 		want = l.Count
 		if l.Count == 0 && demand > 0 {
 			want = 1
 		}
-		return want, "no member answers, and calls wait", figures
+		return want, "no instance answers, and calls wait", figures
 	}
 	load := float64(demand) / float64(l.Slots)
 	figures["load"] = load
