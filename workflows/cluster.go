@@ -43,7 +43,7 @@ type NodeCommand struct {
 
 // ClusterInput is what one execution of Cluster hands to the next.
 type ClusterInput struct {
-	Floor    gang.Floor       `json:"floor"`
+	Floor    gang.Admission   `json:"floor"`
 	Settings operate.Settings `json:"settings"`
 	Scaling  []scaling.State  `json:"scaling,omitempty"`
 	// Done are the last scalings, the oldest first.

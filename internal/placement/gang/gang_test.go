@@ -275,8 +275,8 @@ func TestGrownEnginesGoFirst(t *testing.T) {
 	}
 }
 
-// TestFloorIsPlainData: it crosses into the next execution of a workflow as JSON.
-func TestFloorIsPlainData(t *testing.T) {
+// TestAdmissionIsPlainData: it crosses into the next execution of a workflow as JSON.
+func TestAdmissionIsPlainData(t *testing.T) {
 	s := newSim(t, 3, gang.Policy{})
 	s.submit("a", 3, 2, 50)
 	s.submit("b", 1, 2, 50)
@@ -286,7 +286,7 @@ func TestFloorIsPlainData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again gang.Floor
+	var again gang.Admission
 	if err := json.Unmarshal(data, &again); err != nil {
 		t.Fatal(err)
 	}

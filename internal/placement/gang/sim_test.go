@@ -31,7 +31,7 @@ type job struct {
 // sim carries decisions out on a cluster in memory.
 type sim struct {
 	testing.TB
-	floor   gang.Floor
+	floor   gang.Admission
 	cluster *placementtest.Fake
 	now     time.Time
 	jobs    map[string]*job
@@ -41,7 +41,7 @@ type sim struct {
 }
 
 func newSim(t testing.TB, nodes int, policy gang.Policy) *sim {
-	return &sim{TB: t, cluster: placementtest.NewFake(placementtest.GPUNodes(nodes)...), now: began, jobs: map[string]*job{}, floor: gang.Floor{Policy: policy}, steps: 5}
+	return &sim{TB: t, cluster: placementtest.NewFake(placementtest.GPUNodes(nodes)...), now: began, jobs: map[string]*job{}, floor: gang.Admission{Policy: policy}, steps: 5}
 }
 
 // need is a gang of engines and a trainer of 8 devices each.
@@ -289,7 +289,7 @@ func playRandom(t *testing.T, seed uint64) {
 			s.cluster.Flaw(flaws)
 			flaws.LoseAnswers = 0
 		case 7:
-			s.floor = gang.Floor{Policy: s.floor.Policy} // somebody has terminated the workflow
+			s.floor = gang.Admission{Policy: s.floor.Policy} // somebody has terminated the workflow
 			for _, run := range s.runs() {
 				if j := s.jobs[run]; !j.done { // a new one asks all runs who they are
 					again := j.Request
