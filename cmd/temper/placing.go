@@ -69,7 +69,7 @@ func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.Clus
 func scalingRules(b jobs.Build) (out []scaling.Rule) {
 	for _, r := range b.Named() {
 		if slices.Contains(b.Placement.Scale, r.Name) {
-			out = append(out, scaling.Rule{Job: b.ID(r.Name), Group: r.Name, Kind: scaling.Kind(r.Job.Load), Least: r.Count, Most: r.Max, DownEvery: b.Placement.Calm})
+			out = append(out, scaling.Rule{Job: b.ID(r.Name), Group: r.Name, Kind: scaling.Kind(r.Job.Load), Least: r.Count, Most: r.Max, DownEvery: b.Placement.ScaleDownAfter})
 		}
 	}
 	return out

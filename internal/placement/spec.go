@@ -42,11 +42,11 @@ func (g Group) Each() Resources {
 
 // Bounds of a Spec.
 const (
-	maxInstances  = 4096
-	maxDevices  = 1024
-	maxCores    = 4096
-	maxMemory   = 1 << 26 // MiB
-	maxPoolName = 64
+	maxInstances = 4096
+	maxDevices   = 1024
+	maxCores     = 4096
+	maxMemory    = 1 << 26 // MiB
+	maxPoolName  = 64
 )
 
 // groups are the parts that the spec names, in the order of roles.

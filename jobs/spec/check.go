@@ -153,8 +153,8 @@ func (c *Cluster) findPlacement(f *finder) {
 	if u, err := url.Parse(p.Nomad); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 		f.add("placement.nomad", "is %q, want http://host:port or https://host:port of the agent as each node reaches it", p.Nomad)
 	}
-	if p.Calm <= 0 {
-		f.add("placement.calm", "is %v, want more than 0s, such as 5m", p.Calm)
+	if p.ScaleDownAfter <= 0 {
+		f.add("placement.scale_down_after", "is %v, want more than 0s, such as 5m", p.ScaleDownAfter)
 	}
 	seen := map[string]bool{}
 	for i, name := range p.Scale {

@@ -76,9 +76,9 @@ type Placement struct {
 	Token bool `yaml:"token"`
 	// Scale are the roles that grow and shrink by their load, between their count and max.
 	Scale []string `yaml:"scale"`
-	// Calm is how long such a role must have more than its load asks for before one of its
+	// ScaleDownAfter is how long such a role must have more than its load asks for before one of its
 	// instances ends, and before each further one does.
-	Calm time.Duration `yaml:"calm"`
+	ScaleDownAfter time.Duration `yaml:"scale_down_after" was:"calm"`
 }
 
 // On reports whether runs may have workers of their own.
@@ -182,7 +182,7 @@ func Default() Cluster {
 		Programs: Programs{Folder: "/usr/local/bin", Python: "python3"},
 		Data:     "/var/lib/temper", StoreAudience: "sts.amazonaws.com",
 		GPUs:      GPUs{Plugin: true},
-		Placement: Placement{Calm: 5 * time.Minute},
+		Placement: Placement{ScaleDownAfter: 5 * time.Minute},
 	}
 	for _, r := range c.Named() {
 		j := r.Row.Job

@@ -20,11 +20,11 @@ import (
 // otherwise. It places a job whole or not at all, replaces instances that are lost where
 // there is room, and is safe for concurrent use.
 type Fake struct {
-	mu      sync.Mutex
-	changed chan struct{} // closed at each change
-	index   uint64
-	nodes   map[string]*fakeNode
-	jobs    map[string]*fakeJob
+	mu        sync.Mutex
+	changed   chan struct{} // closed at each change
+	index     uint64
+	nodes     map[string]*fakeNode
+	jobs      map[string]*fakeJob
 	instances map[string]*placement.Instance
 	// ended are instances that only Instance still tells of.
 	ended  map[string]*placement.Instance

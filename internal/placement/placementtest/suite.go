@@ -36,8 +36,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"Stop leaves a later epoch alone":            lateStop,
 		"Stop and Job of what is not there":          absent,
 		"a closed node takes nobody":                 closedNode,
-		"a drained node loses its instances":           drainedNode,
-		"an instance knows that it was replaced":        replacedMember,
+		"a drained node loses its instances":         drainedNode,
+		"an instance knows that it was replaced":     replacedMember,
 		"Scale keeps the bounds and the count":       scale,
 		"Watch tells of a change":                    watch,
 	} {

@@ -3,7 +3,7 @@
 // come out, time is an argument.
 //
 // Invariant: a rule takes a group up at once, by as much as the load asks for, and down
-// by one at a time, after a calm, and never below what is in use.
+// by one at a time, after a pause, and never below what is in use.
 package scaling
 
 import (
@@ -43,7 +43,8 @@ type Rule struct {
 	MaxWaitSeconds float64 `json:"max_wait_seconds,omitempty"`
 	// Hold is how long a backlog must be old before it counts; 0 is 15 s.
 	Hold time.Duration `json:"hold_ns,omitempty"`
-	// DownEvery is the calm before one instance goes, and between two that go; 0 is 5 minutes.
+	// DownEvery is how long a group must be larger than its load asks for before one instance goes, and between two that go;
+	// 0 is 5 minutes.
 	DownEvery time.Duration `json:"down_every_ns,omitempty"`
 }
 
@@ -82,8 +83,8 @@ type Load struct {
 	// Count is the number of instances that are wanted now, Answering those that answer.
 	Count     int `json:"count"`
 	Answering int `json:"answering"`
-	// Slots are those of the instances that answer; Busy ones are taken, and Waiting is what
-	// waits for one.
+	// Slots counts the slots of the instances that answer; Busy of them are taken, and Waiting calls wait for
+	// one.
 	Slots   int `json:"slots"`
 	Busy    int `json:"busy"`
 	Waiting int `json:"waiting"`
@@ -98,10 +99,10 @@ type Load struct {
 // State is what a rule remembers of its group.
 type State struct {
 	Job string `json:"job"`
-	// Calm is since when the group could be smaller, Late since when its backlog is old;
-	// zero while that is not so.
-	Calm time.Time `json:"calm,omitzero"`
-	Late time.Time `json:"late,omitzero"`
+	// Spare is since when the group could be smaller, Late since when its backlog is old;
+	// zero while it is not.
+	Spare time.Time `json:"calm,omitzero"`
+	Late  time.Time `json:"late,omitzero"`
 }
 
 // Decide says to which count the group goes now, if to another.
@@ -110,7 +111,7 @@ func (r Rule) Decide(now time.Time, s *State, l Load) (placement.Scaling, bool) 
 	s.Job = r.Job
 	out := placement.Scaling{Job: r.Job, Group: r.Group, From: l.Count, To: l.Count}
 	if l.Unknown != "" {
-		s.Calm, s.Late = time.Time{}, time.Time{}
+		s.Spare, s.Late = time.Time{}, time.Time{}
 		return out, false // what is not known is no reason
 	}
 	if l.Count < r.Least || l.Count > r.Most {
@@ -126,20 +127,20 @@ func (r Rule) Decide(now time.Time, s *State, l Load) (placement.Scaling, bool) 
 	out.Reason, out.Figures = why, figures
 	switch {
 	case want > l.Count:
-		s.Calm, s.Late = time.Time{}, time.Time{}
+		s.Spare, s.Late = time.Time{}, time.Time{}
 		out.To = want
 		return out, true
 	case want == l.Count || l.Count-1 < max(r.Least, l.InUse):
-		s.Calm = time.Time{}
+		s.Spare = time.Time{}
 		return out, false
 	}
-	if s.Calm.IsZero() {
-		s.Calm = now
+	if s.Spare.IsZero() {
+		s.Spare = now
 	}
-	if now.Sub(s.Calm) < r.DownEvery {
+	if now.Sub(s.Spare) < r.DownEvery {
 		return out, false
 	}
-	s.Calm = now
+	s.Spare = now
 	out.To = l.Count - 1
 	out.Reason = fmt.Sprintf("%s for %s", why, r.DownEvery)
 	return out, true
