@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -317,4 +318,61 @@ func EngineToken(file string) (string, error) {
 		return "", fmt.Errorf("--token-file %s: want one line with the token", file)
 	}
 	return token, nil
+}
+
+// engineLease keeps the entry of an engine in the registry.
+type engineLease struct {
+	server *engineServer
+	entry  registry.Entry
+
+	mu   sync.Mutex
+	held *registry.Lease // nil before it was taken
+}
+
+// leaseTime bounds a change of the entry when the engine ends. A store that does not
+// answer lets it expire.
+const leaseTime = 3 * time.Second
+
+// keep takes the name and renews the lease until ctx ends. An engine that lost its name
+// ends: two of one name would be one for those who look.
+func (l *engineLease) keep(ctx context.Context, draining <-chan struct{}, ready func()) error {
+	held, err := registry.Hold(ctx, registry.Config{Store: l.server.store, Entry: l.entry})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the end was asked for
+		}
+		return err
+	}
+	l.mu.Lock()
+	l.held = held
+	l.mu.Unlock()
+	ready()
+	var announce sync.WaitGroup
+	defer announce.Wait()
+	announce.Go(func() {
+		select {
+		case <-draining:
+			l.change(context.WithoutCancel(ctx), held.Drain)
+		case <-ctx.Done():
+		}
+	})
+	return held.Keep(ctx)
+}
+
+// leave gives the name back.
+func (l *engineLease) leave(ctx context.Context) {
+	l.mu.Lock()
+	held := l.held
+	l.mu.Unlock()
+	if held != nil {
+		l.change(ctx, held.Leave)
+	}
+}
+
+func (l *engineLease) change(ctx context.Context, do func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	if err := do(ctx); err != nil {
+		l.server.Log.Warn("entry of the engine is not changed", "engine", l.entry.Name, "err", err)
+	}
 }
