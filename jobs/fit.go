@@ -10,10 +10,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Nomad's own refusal names no reason where devices are used up, so that room is counted
-// here: what a node has, less what the allocations on it hold.
-
-// Capacity is what nodes have left.
+// Capacity counts what nodes have left: what a node has, less what the allocations on it hold. Nomad's own refusal names
+// no reason where devices are used up.
 type Capacity struct{ nodes []*nodeCapacity }
 
 type nodeCapacity struct {
@@ -26,8 +24,8 @@ type nodeCapacity struct {
 	ports       map[int]bool
 }
 
-// NewCapacity counts what is left on the nodes, listed with their resources, beside the
-// allocations, listed with theirs. Those of the jobs in without count as gone.
+// NewCapacity counts what is left on the nodes beside the allocations; both are listed with their resources. Allocations
+// of the jobs in without count as gone.
 func NewCapacity(nodes []*api.NodeListStub, allocs []*api.AllocationListStub, without ...string) *Capacity {
 	r := &Capacity{}
 	byID := map[string]*nodeCapacity{}
@@ -54,18 +52,18 @@ func (r *Capacity) SetVolumes(byNode map[string][]string) {
 	}
 }
 
-// MayTake are the names of the nodes that an instance of the group may be on once they are up and have room.
+// MayTake returns the names of the nodes that may take an instance of the group once they are up and have room.
 func (r *Capacity) MayTake(j *api.Job, g *api.TaskGroup) []string {
 	var out []string
 	for _, n := range r.nodes {
-		if n.Status != api.NodeStatusDown && n.elsewhere(j) == "" && n.lacksVolume(g) == "" {
+		if n.Status != api.NodeStatusDown && n.misplaced(j) == "" && n.lacksVolume(g) == "" {
 			out = append(out, n.Name)
 		}
 	}
 	return out
 }
 
-// ended reports whether an allocation holds nothing any more.
+// ended reports whether an allocation holds no resources.
 func ended(a *api.AllocationListStub) bool {
 	switch a.ClientStatus {
 	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:
@@ -126,7 +124,7 @@ func (r *Capacity) Place(j *api.Job, g *api.TaskGroup) (missing int, why []strin
 		for _, n := range r.nodes {
 			reason := n.refuses(j, g)
 			if reason == "" && used[n] && distinctHosts(j, g) {
-				reason = "has one already, and each needs a node of its own"
+				reason = "has one already, and no two may share a node"
 			}
 			if reason != "" {
 				reasons[reason]++
@@ -159,7 +157,7 @@ func distinctHosts(j *api.Job, g *api.TaskGroup) bool {
 	return slices.ContainsFunc(slices.Concat(j.Constraints, g.Constraints), func(c *api.Constraint) bool { return c.Operand == api.ConstraintDistinctHosts })
 }
 
-// wants is what one instance of a group takes.
+// wants returns what one instance of a group takes.
 func wants(g *api.TaskGroup) (cpu, cores, memory int64, devices map[string]int) {
 	devices = map[string]int{}
 	for _, t := range g.Tasks {
@@ -184,8 +182,8 @@ func deref[T any](p *T) T {
 	return *p
 }
 
-// elsewhere says why a node is none of those that a job names; "" when it is one.
-func (n *nodeCapacity) elsewhere(j *api.Job) string {
+// misplaced says why the pool or the datacenters of a job exclude the node; "" when they do not.
+func (n *nodeCapacity) misplaced(j *api.Job) string {
 	pool := cmp.Or(deref(j.NodePool), api.NodePoolDefault)
 	switch {
 	case pool != api.NodePoolAll && n.NodePool != pool:
@@ -196,7 +194,7 @@ func (n *nodeCapacity) elsewhere(j *api.Job) string {
 	return ""
 }
 
-// within reports whether a node of a datacenter is meant by names of datacenters; none are all.
+// within reports whether names of datacenters include a datacenter; no names mean all.
 func within(names []string, datacenter string) bool {
 	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return matches(name, datacenter) })
 }
@@ -235,7 +233,7 @@ func (n *nodeCapacity) lacksVolume(g *api.TaskGroup) string {
 
 // refuses says why an instance of the group cannot be on the node; "" when it can.
 func (n *nodeCapacity) refuses(j *api.Job, g *api.TaskGroup) string {
-	if reason := n.elsewhere(j); reason != "" {
+	if reason := n.misplaced(j); reason != "" {
 		return reason
 	}
 	switch {
@@ -302,7 +300,7 @@ func (n *nodeCapacity) cores() int64 {
 	return n.cpu / n.mhz
 }
 
-// hold takes the room of one instance.
+// hold takes the resources of one instance.
 func (n *nodeCapacity) hold(g *api.TaskGroup) {
 	cpu, cores, memory, devices := wants(g)
 	n.cpu, n.memory = n.cpu-cpu-cores*n.mhz, n.memory-memory
@@ -322,7 +320,7 @@ func (n *nodeCapacity) hold(g *api.TaskGroup) {
 	}
 }
 
-// NodeUsage is what one node has and what is held of it.
+// NodeUsage is what one node has and what allocations hold of it.
 type NodeUsage struct {
 	*api.NodeListStub
 	// AllDevices are those in working order by vendor/type/name, and TakenDevices those held.
@@ -333,7 +331,7 @@ type NodeUsage struct {
 	CPU, Memory, Cores [2]int64
 }
 
-// State is the node's condition in a word.
+// State returns the node's condition: ready, down, draining or ineligible.
 func (n NodeUsage) State() string {
 	switch {
 	case n.Status != api.NodeStatusReady:
@@ -347,7 +345,7 @@ func (n NodeUsage) State() string {
 	}
 }
 
-// Nodes are all nodes by their names.
+// Nodes returns all nodes, sorted by name.
 func (r *Capacity) Nodes() []NodeUsage {
 	var out []NodeUsage
 	for _, n := range r.nodes {

@@ -69,10 +69,10 @@ func RunVariable(id string) string { return "nomad/jobs/" + id }
 // RunsVariable holds what every job of a run gets. No job has its name, so that none reads it.
 func (b Build) RunsVariable() string { return b.Variable(Runs) }
 
-// Runs stands for all jobs of runs where roles have their names.
+// Runs names all jobs of runs in place of a role.
 const Runs = "run"
 
-// RunItems are the items that the jobs of runs read; nil where runs have none of their own.
+// RunItems are the items that the jobs of runs read; nil where runs have no jobs.
 func (b Build) RunItems() []string {
 	if !b.Placement.On() {
 		return nil
@@ -81,7 +81,7 @@ func (b Build) RunItems() []string {
 	return Secrets(j)[RunVariable(*j.ID)]
 }
 
-// runPriority shifts the priority of a role by that of the run: 1 is first, 3 the usual, 5 last.
+// runPriority shifts the priority of a role by the priority of the run: 1 is first, 3 the default, 5 last.
 func runPriority(role, run int) int {
 	if run == 0 {
 		run = 3

@@ -41,7 +41,7 @@ type ControlOptions struct {
 	// sampling, so that as many rollout roles share it; 0 is one. A run keeps the
 	// number with which it began, and has the same bits with any.
 	RolloutShards int
-	// Cluster is where runs get workers of their own that ask for them.
+	// Cluster is where runs that ask for them get dedicated workers.
 	Cluster ClusterOptions
 }
 

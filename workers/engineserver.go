@@ -35,7 +35,7 @@ import (
 const EngineTokenKey = "TEMPER_ENGINE_TOKEN" //nolint:gosec // a name
 
 // EngineCAKey names the file with the authorities that signed the certificates of
-// engines, where they are not those of the machine.
+// engines, where the machine does not trust them.
 const EngineCAKey = "TEMPER_ENGINE_TLS_CA"
 
 // EngineOptions are what an engine role can be told.
@@ -43,7 +43,7 @@ type EngineOptions struct {
 	Place
 	// Run whose policies are served. One process serves one run.
 	Run string
-	// Name of the engine among those of the run.
+	// Name of the engine, unique in the run.
 	Name string
 	// Advertise is host:port at which rollout roles reach the engine; empty is the
 	// address where it listens.
@@ -57,8 +57,8 @@ type EngineOptions struct {
 	Capacity int
 	// Wait is how long the run may be missing from the store.
 	Wait time.Duration
-	// Drain is how long generations may go on after the end was asked for. Those that
-	// are left are answered with what they have.
+	// Drain is how long generations may continue after the role was told to end. Generations that
+	// are left are answered with their tokens so far.
 	Drain  time.Duration
 	Server server.Config
 	// OnReady is called when requests are answered and the engine can be found.
@@ -236,7 +236,7 @@ func (s *engineServer) serve(ctx context.Context, engine wire.Engine, who wire.I
 	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
-	// The lease lives until the last generation has ended: without it nobody would wait.
+	// The lease lives until the last generation has ended: without it no caller would wait.
 	keeping, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	draining := make(chan struct{})
@@ -265,7 +265,7 @@ func (s *engineServer) serve(ctx context.Context, engine wire.Engine, who wire.I
 const lastAnswers = 2 * time.Second
 
 // finish waits for the generations under way. Those that take too long are answered with
-// what they have, so that another engine goes on from there.
+// their tokens so far, so that another engine continues from there.
 func (s *engineServer) finish(ctx context.Context, api *wire.Server, lease *engineLease) error {
 	timed, cancel := context.WithTimeout(ctx, s.Drain)
 	err := api.Finish(timed)
@@ -304,7 +304,7 @@ func EngineClientOptions(tokenFile string) (remote.Options, error) {
 	return remote.Options{Token: token, TLS: tls}, nil
 }
 
-// EngineToken is the token in a file, or where none is named that of the environment.
+// EngineToken returns the token in a file, or the token of the environment where no file is named.
 func EngineToken(file string) (string, error) {
 	if file == "" {
 		return os.Getenv(EngineTokenKey), nil

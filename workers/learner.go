@@ -88,7 +88,7 @@ func makerOf(role, backend string, mesh device.Mesh) func(config.Run) proof.Make
 	m := proof.ThisMaker(role, onMesh(backend, mesh))
 	return func(cfg config.Run) proof.Maker {
 		m := m
-		m.Kernels, _ = bitsOf(backend, cfg) // a run goes on where its device cannot be described
+		m.Kernels, _ = bitsOf(backend, cfg) // a run continues where its device cannot be described
 		return m
 	}
 }
@@ -102,8 +102,7 @@ func bitsOf(backend string, cfg config.Run) (string, error) {
 	return device.Bits(backend)
 }
 
-// onMesh is a backend with its mesh, which decides bits as well: sums over devices have
-// an order of their own.
+// onMesh names a backend with its mesh, which decides bits as well: it orders the sums over devices.
 func onMesh(backend string, m device.Mesh) string {
 	if !m.Several() {
 		return backend

@@ -21,7 +21,7 @@ import (
 	"temper/workflows"
 )
 
-// ClusterOptions say where a control role gives runs workers of their own.
+// ClusterOptions say where a control role gives runs dedicated workers.
 type ClusterOptions struct {
 	// Backend is nil where there is no cluster.
 	Backend  placement.Backend
@@ -160,7 +160,7 @@ func (l loads) byBacklog(ctx context.Context, load *scaling.Load) error {
 	return nil
 }
 
-// Standing tells a role whether its process is still the one that counts.
+// Standing tells a role whether the scheduler has replaced its process.
 type Standing struct {
 	Records placement.Records
 	// Instance is the id of the process for the scheduler: NOMAD_ALLOC_ID.
@@ -170,7 +170,7 @@ type Standing struct {
 	Log   *slog.Logger
 }
 
-// While runs the role while its process counts. When another has taken its place, it
+// While runs the role until its process is replaced. When another has taken its place, it
 // stops polling, drains and ends without an error: it does not fight for a lease that
 // the other one has. A scheduler that does not answer changes nothing.
 func (s Standing) While(r Role) Role {
@@ -207,7 +207,7 @@ func (s Standing) awaitReplacement(ctx context.Context) bool {
 		case ctx.Err() != nil:
 			return false
 		case errors.Is(err, placement.ErrNotExist), err == nil && !m.Current():
-			s.Log.Warn("another process has the place of this one: it polls no more", "instance", s.Instance, "state", m.State, "wanted", m.Wanted)
+			s.Log.Warn("another process has replaced this one: it polls no more", "instance", s.Instance, "state", m.State, "wanted", m.Wanted)
 			return true
 		case err != nil:
 			s.Log.Info("the scheduler does not say whether this process counts", "instance", s.Instance, "err", err)

@@ -252,7 +252,7 @@ func (w *engineWatcher) admit(p engineAddress, j *joinedEngine, err error) {
 	w.log.Info("engine joins", "engine", p.name, "address", p.address, "holder", j.identity)
 }
 
-// fits refuses an engine whose bits would differ from those of the others, and one that
+// fits refuses an engine whose bits would differ from the bits of the others, and one that
 // is in the group under another name.
 func (w *engineWatcher) fits(j *joinedEngine) error {
 	who := j.engine.Identity()
@@ -349,7 +349,7 @@ func (e *remoteRun) Load(ctx context.Context, ref blob.Ref, version int64) error
 	return e.Fleet.Load(ctx, ref, version)
 }
 
-// Close implements sampling.Engine. The engines go on: others may use them.
+// Close implements sampling.Engine. The engines continue: other roles may use them.
 func (e *remoteRun) Close() {
 	e.stop()
 	e.watching.Wait()

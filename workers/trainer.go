@@ -24,8 +24,8 @@ const savePatience = 3 * time.Second
 // TrainerOptions are what a trainer role can be told.
 type TrainerOptions struct {
 	Place
-	// Queue is that of the one run which the role works for; "" works for all runs that
-	// have no workers of their own.
+	// Queue is the queue of the one run that the role works for; "" works for all runs without
+	// dedicated workers.
 	Queue string
 	// Backend for tensors; empty is the Go backend.
 	Backend string

@@ -10,7 +10,7 @@ import (
 var (
 	// ErrUnavailable says that the scheduler did not answer, so that the outcome is open.
 	ErrUnavailable = errors.New("the scheduler does not answer")
-	// ErrDenied says that the scheduler does not allow it to us.
+	// ErrDenied says that the scheduler does not allow the call.
 	ErrDenied = errors.New("the scheduler denies it")
 	// ErrUnsupported says that the scheduler lacks something which the call needs.
 	ErrUnsupported = errors.New("the scheduler does not support it")
@@ -23,7 +23,7 @@ var (
 // ConflictError says that a job is not what the caller believes.
 type ConflictError struct {
 	Job string
-	// Have is the scheduler's version of the job, Epoch that of its admission.
+	// Have is the scheduler's version of the job, Epoch its admission.
 	Have  uint64
 	Epoch int
 	// Text says what differs.
@@ -32,7 +32,7 @@ type ConflictError struct {
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("job %s was changed by somebody else (index %d, epoch %d): %s", e.Job, e.Have, e.Epoch, e.Text)
+	return fmt.Sprintf("job %s was changed by others (index %d, epoch %d): %s", e.Job, e.Have, e.Epoch, e.Text)
 }
 
 // NoCapacityError says that a job cannot be placed whole.

@@ -1,10 +1,10 @@
 // Package placement owns the words for where the processes of a run are: nodes with
-// their room, jobs of equal instances, the instances themselves, and the port to whatever
-// starts them. It owns no rule of who gets room, which is package gang's, and no
+// their resources, jobs of equal instances, the instances, and the port to the scheduler that
+// starts them. Package gang decides which runs get room; this package knows no
 // scheduler's API.
 //
-// Invariant: a run's job is known by its id and epoch alone, so that whoever repeats a
-// call that it does not know the outcome of finds what it made, and never makes or
+// Invariant: a run's job is known by its id and epoch alone, so that a caller that repeats a
+// call of unknown outcome finds what it made, and never makes or
 // stops another.
 package placement
 
@@ -20,7 +20,7 @@ import (
 	"temper/internal/role"
 )
 
-// Resources is what an instance needs, or what a node has. Zero needs nothing of a thing.
+// Resources is what an instance needs, or what a node has. A zero field needs nothing.
 type Resources struct {
 	// Cores are whole processors.
 	Cores     int `json:"cores,omitempty"`
@@ -31,7 +31,7 @@ type Resources struct {
 }
 
 // Holds reports whether other fits into r. A device that is asked for by a short name
-// fits one whose name goes on: "amd/gpu" is met by "amd/gpu/MI300X".
+// fits a longer name: "amd/gpu/MI300X" meets "amd/gpu".
 func (r Resources) Holds(other Resources) bool {
 	if r.Cores < other.Cores || r.MemoryMiB < other.MemoryMiB {
 		return false
@@ -62,7 +62,7 @@ func SortedNames[V any](counts map[string]V) []string { return slices.Sorted(map
 
 func deviceIs(has, asked string) bool { return has == asked || strings.HasPrefix(has, asked+"/") }
 
-// Plus is both rooms together.
+// Plus returns the sum of both.
 func (r Resources) Plus(other Resources) Resources {
 	r.Cores, r.MemoryMiB = r.Cores+other.Cores, r.MemoryMiB+other.MemoryMiB
 	if len(other.Devices) == 0 {
@@ -79,7 +79,7 @@ func (r Resources) Plus(other Resources) Resources {
 	return r
 }
 
-// Minus is what is left of r without other, which it Holds. Devices that were asked for
+// Minus returns what is left of r without other, which it Holds. Devices that were asked for
 // by a short name are taken from the longer ones in the order of their names.
 func (r Resources) Minus(other Resources) Resources {
 	r.Cores, r.MemoryMiB = r.Cores-other.Cores, r.MemoryMiB-other.MemoryMiB
@@ -129,7 +129,7 @@ const (
 	NodeClosed NodeState = "closed"
 	// NodeDraining is losing its instances.
 	NodeDraining NodeState = "draining"
-	// NodeDown does not answer the scheduler. Its instances may go on nevertheless.
+	// NodeDown does not answer the scheduler. Its instances may continue nevertheless.
 	NodeDown NodeState = "down"
 )
 
@@ -140,11 +140,11 @@ type Node struct {
 	// Pool is the part of the cluster that the node belongs to.
 	Pool  string    `json:"pool,omitempty"`
 	State NodeState `json:"state"`
-	// Has is all room in working order, Free what no allocation of anybody holds. The
+	// Has is all that is in working order, Free what no allocation holds. The
 	// scheduler's own refusal may not say why, so that both are counted.
 	Has  Resources `json:"has"`
 	Free Resources `json:"free"`
-	// Instances are those of runs' jobs that hold room here, ending ones included.
+	// Instances of runs' jobs hold resources here, also while they end.
 	Instances []Instance `json:"members,omitempty"`
 }
 
@@ -169,13 +169,13 @@ func Roles() (out []Role) {
 // JobID is the id of a run's job.
 func JobID(r Role, runID string) string { return string(r) + "-" + runID }
 
-// Queues are the task queues of a run. Zero values are those that all runs share.
+// Queues are the task queues of a run. Zero values mean the queues that all runs share.
 type Queues struct {
 	Trainer string `json:"trainer,omitempty"`
 	Rollout string `json:"rollout,omitempty"`
 }
 
-// QueuesOf are the queues of a run that has workers of its own.
+// QueuesOf returns the queues of a run that has dedicated workers.
 func QueuesOf(runID string) Queues {
 	return Queues{Trainer: "temper-trainer-" + runID, Rollout: "temper-rollout-" + runID}
 }
@@ -194,7 +194,7 @@ type Job struct {
 	Most int       `json:"most,omitempty"`
 	Each Resources `json:"each"`
 	Pool string    `json:"pool,omitempty"` // "" = any
-	// Queues are those that its instances poll. A trainer that polls both samples as well.
+	// Queues are polled by its instances. A trainer that polls both samples as well.
 	Queues Queues `json:"queues"`
 	// Priority of the run: 1 (first) to 5.
 	Priority int `json:"priority"`
@@ -207,9 +207,9 @@ type InstanceState string
 const (
 	InstancePending InstanceState = "pending"
 	InstanceRunning InstanceState = "running"
-	// InstanceLost is on a node that is down. Its process may go on.
+	// InstanceLost is on a node that is down. Its process may continue.
 	InstanceLost InstanceState = "lost"
-	// InstanceEnded has exited, for whatever reason, and holds no room.
+	// InstanceEnded has exited, for whatever reason, and holds no resources.
 	InstanceEnded InstanceState = "ended"
 )
 
@@ -224,18 +224,18 @@ type Instance struct {
 	State InstanceState `json:"state"`
 	// Wanted is false for one that was told to end: stopped, evicted or replaced.
 	Wanted bool `json:"wanted,omitempty"`
-	// Each is the room that it holds.
+	// Each is what it holds.
 	Each Resources `json:"each"`
 }
 
-// Current reports whether the process of the instance is still the one that counts. One
-// that is not must do no more work: another has its place.
+// Current reports whether the scheduler wants the process of the instance. A process that is not
+// current must do no more work: another one replaces it.
 func (m Instance) Current() bool {
 	return m.Wanted && (m.State == InstancePending || m.State == InstanceRunning)
 }
 
-// JobState is a job as it is. Instances holds those current and those that still hold
-// room; it may hold ended ones.
+// JobState is a job as it is. Instances lists the current ones and the ones that still hold
+// resources; it may list ended ones.
 type JobState struct {
 	ID    string `json:"id"`
 	Epoch int    `json:"epoch"`
@@ -287,7 +287,7 @@ func (s Scaling) String() string {
 	return line
 }
 
-// Records says which process counts. It is what a worker needs of a backend.
+// Records says which processes are current. Workers need no more of a backend.
 type Records interface {
 	// Instance looks up an instance by its id. Errors: ErrNotExist once the scheduler has
 	// forgotten it, which it does long after the instance was replaced; ErrUnavailable.

@@ -7,7 +7,7 @@ import (
 	"temper/internal/role"
 )
 
-// Spec is the room that a run asks for, as a person writes it beside the configuration:
+// Spec is what a run asks of a cluster, as a person writes it beside the configuration:
 // {"trainer": {"count": 1, "devices": {"amd/gpu": 8}}, "engine": {"count": 7, "devices":
 // {"amd/gpu": 8}}}. All of it is given at once, or nothing.
 type Spec struct {
@@ -15,18 +15,18 @@ type Spec struct {
 	Trainer *Group `json:"trainer,omitempty"`
 	// Rollout samples and evaluates; without it and engines the trainer's process does.
 	Rollout *Group `json:"rollout,omitempty"`
-	// Engine samples with devices of its own. Its number may grow up to Most.
+	// Engine samples with its devices. Its count may grow up to Most.
 	Engine *Group `json:"engine,omitempty"`
-	// ReleaseAfterMinutes is how long a paused run keeps its room; 0 is half an hour,
-	// negative is for ever.
+	// ReleaseAfterMinutes is how long a paused run keeps its room; 0 means half an hour,
+	// negative for ever.
 	ReleaseAfterMinutes int `json:"release_after_minutes,omitempty"`
 }
 
-// Group is the part of a run's room that one job of it has.
+// Group is what one job of a run asks for.
 type Group struct {
-	// Count is the number of instances, each on a node of its own.
+	// Count is the number of instances, no two on one node.
 	Count int `json:"count"`
-	// Most is how many engines the run may have while nobody else waits; 0 is Count.
+	// Most is how many engines the run may have while no other run waits; 0 means Count.
 	Most      int            `json:"most,omitempty"`
 	Cores     int            `json:"cores,omitempty"`
 	MemoryMiB int            `json:"memory_mib,omitempty"`
@@ -35,7 +35,7 @@ type Group struct {
 	Pool string `json:"pool,omitempty"`
 }
 
-// Each is what one instance needs.
+// Each returns what one instance needs.
 func (g Group) Each() Resources {
 	return Resources{Cores: g.Cores, MemoryMiB: g.MemoryMiB, Devices: g.Devices}
 }
@@ -49,7 +49,7 @@ const (
 	maxPoolName  = 64
 )
 
-// groups are the parts that the spec names, in the order of roles.
+// groups returns the groups that the spec names, in the order of roles.
 func (s Spec) groups() []namedGroup {
 	var out []namedGroup
 	for _, g := range []namedGroup{{RoleTrainer, s.Trainer}, {RoleRollout, s.Rollout}, {RoleEngine, s.Engine}} {
@@ -109,7 +109,7 @@ func (g namedGroup) check(path string) (wrong []string) {
 	return wrong
 }
 
-// Jobs are those of a run at an admission.
+// Jobs returns the jobs of a run at an admission.
 func (s Spec) Jobs(runID string, epoch, priority int) []Job {
 	var out []Job
 	queues := QueuesOf(runID)

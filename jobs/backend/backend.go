@@ -1,5 +1,5 @@
 // Package backend places the jobs of runs on Nomad: it implements placement.Backend. It owns
-// how the port's words map to jobs, allocations and nodes. Who gets room is not its matter.
+// how the port's words map to jobs, allocations and nodes. It does not decide which run gets room.
 //
 // Invariant: a job of a run is written only over the version that was looked at, and its epoch
 // is part of it, so that a repeated call finds what it made.
@@ -34,7 +34,7 @@ func New(client *nomad.Client, build jobs.Build) *Backend {
 	return &Backend{nomad: client, build: build}
 }
 
-// fail maps the error of a call to those of the port.
+// fail maps the error of a call to an error of the port.
 func (b *Backend) fail(doing string, err error) error {
 	err = b.nomad.Fail(doing, err)
 	for from, to := range map[error]error{
@@ -89,11 +89,11 @@ func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (u
 			return found, err
 		}
 	}
-	return 0, &placement.ConflictError{Job: job.ID, Have: index, Text: "somebody changes it all the time"}
+	return 0, &placement.ConflictError{Job: job.ID, Have: index, Text: "it changes all the time"}
 }
 
-// startTries is how often a job is started that somebody has changed meanwhile: perhaps it was an earlier call of ours,
-// or one that was stopped.
+// startTries is how often Start tries again when a job has changed meanwhile: an earlier call of ours may have
+// changed it.
 const startTries = 3
 
 // register writes the job of a run over the version with that index.

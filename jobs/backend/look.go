@@ -49,7 +49,7 @@ func nodeState(build jobs.Build, n jobs.NodeUsage) placement.NodeState {
 	}
 }
 
-// instances are those of runs that hold room, by their nodes.
+// instances returns the instances of runs that hold resources, by node.
 func (b *Backend) instances(ctx context.Context, allocs []*api.AllocationListStub) (map[string][]placement.Instance, error) {
 	q := nomad.Query(ctx)
 	q.Params = map[string]string{"meta": "true"}
@@ -74,7 +74,7 @@ func (b *Backend) instances(ctx context.Context, allocs []*api.AllocationListStu
 	return out, nil
 }
 
-// instance is an allocation in the words of the port.
+// instance translates an allocation.
 func instance(a *api.AllocationListStub, epoch int) placement.Instance {
 	m := placement.Instance{
 		ID: a.ID, Job: a.JobID, Epoch: epoch, Index: indexOf(a.Name), Node: a.NodeID, State: instanceState(a.ClientStatus),
@@ -143,7 +143,7 @@ func (b *Backend) Job(ctx context.Context, id string) (placement.JobState, error
 	return s, nil
 }
 
-// epochs are those of the versions of a job that its allocations have.
+// epochs returns the epoch of each version of a job that its allocations have.
 func (b *Backend) epochs(ctx context.Context, job *api.Job, allocs []*api.AllocationListStub) (map[uint64]int, error) {
 	out := map[uint64]int{nomad.Deref(job.Version): epochOf(job.Meta)}
 	if !slices.ContainsFunc(allocs, func(a *api.AllocationListStub) bool { return a.JobVersion != nomad.Deref(job.Version) }) {

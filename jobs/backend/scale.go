@@ -12,7 +12,7 @@ import (
 	"temper/jobs/nomad"
 )
 
-// Nomad changes no count while an earlier change, a deployment, is under way. That of a
+// Nomad changes no count while an earlier change, a deployment, is under way. The deployment of a
 // count ends when its new instances are well.
 const (
 	deploymentTime  = 30 * time.Second

@@ -16,7 +16,7 @@ import (
 	"temper/jobs/spec"
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Name string `json:"name"`
 	// OK is false where the cluster does not work without a change.
@@ -33,7 +33,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s  %-12s %s", state, f.Name, f.Detail)
 }
 
-// Doctor checks all that the cluster needs. It goes on after a finding of something that is missing.
+// Doctor checks all that the cluster needs. A missing thing does not end it.
 func (f *Fleet) Doctor(ctx context.Context) []Finding {
 	all, err := f.Jobs(ctx)
 	out := []Finding{finding("jobs", err, fmt.Sprintf("%d jobs are described", len(all)))}
@@ -80,7 +80,7 @@ func accessFinding(ctx context.Context, client *nomad.Client, tls bool) Finding 
 	case err == nil:
 		return Finding{"access", true, "the servers ask for tokens"}
 	case errors.As(err, &response) && strings.Contains(response.Body(), "ACL support disabled"):
-		return Finding{"access", !tls, "the servers ask for no token: whoever reaches them runs programs as the agents' user; set acl { enabled = true }"}
+		return Finding{"access", !tls, "the servers ask for no token: all who reach them run programs as the agents' user; set acl { enabled = true }"}
 	default:
 		return finding("access", client.Fail("ask for the rights of the token", err), "")
 	}
@@ -178,7 +178,7 @@ func devicesFinding(g spec.GPUs, nodes []*api.NodeListStub) Finding {
 	return Finding{"devices", false, fmt.Sprintf("no node has %d healthy %s (devices there: %s): install the device plugin on the nodes, or change gpus.device", g.Count, g.Device, orNone(seen))}
 }
 
-// healthyDevices counts those of a kind on a node, and notes the kinds of the others.
+// healthyDevices counts the healthy devices of a kind on a node, and notes the other kinds.
 func healthyDevices(n *api.NodeListStub, kind string, other map[string]bool) int {
 	if n.NodeResources == nil {
 		return 0
@@ -199,7 +199,7 @@ func healthyDevices(n *api.NodeListStub, kind string, other map[string]bool) int
 	return healthy
 }
 
-// roomFinding counts whether everything has a place at once.
+// roomFinding checks that all jobs fit at once.
 func (d diagnosis) roomFinding() Finding {
 	var ids, lacks []string
 	for _, j := range d.jobs {
@@ -226,7 +226,7 @@ func (d diagnosis) foldersFinding() Finding {
 	for _, j := range d.jobs {
 		role := j.Meta[jobs.MetaRole]
 		folder := jobs.Folder(d.build, role)
-		if folder == "" || d.build.File(role) != "" { // a job of the operator's own has a place of its own
+		if folder == "" || d.build.File(role) != "" { // an operator's job chooses its place
 			continue
 		}
 		kept++
@@ -246,7 +246,7 @@ func (d diagnosis) foldersFinding() Finding {
 	}
 }
 
-// rawExecFinding names nodes that start programs as root for whoever may submit jobs.
+// rawExecFinding names nodes that start programs as root for all who may submit jobs.
 func (d diagnosis) rawExecFinding() Finding {
 	pools := map[string]bool{}
 	for _, r := range d.build.Named() {

@@ -63,8 +63,7 @@ func (n *listedNode) stub() *api.NodeListStub {
 	return &n.NodeListStub
 }
 
-// addresses are those at which others reach a node: that of its agent, and those of its networks, which its processes
-// have.
+// addresses returns the addresses of a node: of its agent, and of the networks that its processes use.
 func (n *listedNode) addresses() (out []net.IP) {
 	texts := []string{n.Address}
 	if n.NodeResources != nil {

@@ -24,8 +24,8 @@ const (
 	Same Kind = "same"
 	Add  Kind = "add"
 	Edit Kind = "edit"
-	// Foreign is a job that somebody else has changed since it was applied.
-	Foreign Kind = "changed by somebody else"
+	// Foreign is a job that others have changed since it was applied.
+	Foreign Kind = "changed by others"
 	// Remove is a job that the file no longer has.
 	Remove Kind = "remove"
 )
@@ -43,7 +43,7 @@ type Change struct {
 	Kind Kind
 	// Fields differ between what is there and what is wanted.
 	Fields []Field
-	// Theirs are the paths of what somebody else has changed since we wrote the job, for Foreign.
+	// Theirs are the paths of what others have changed since we wrote the job, for Foreign.
 	Theirs []string
 	// NoRoom says how many instances find no node, and why.
 	NoRoom []string
@@ -134,7 +134,7 @@ func failedDeployments(ctx context.Context, client *nomad.Client) (map[string]*a
 	return out, nil
 }
 
-// attempt makes a job that Nomad has given up another one, which it tries again; else nothing would ever start its
+// attempt changes a job that Nomad has given up, so that Nomad tries it again; else nothing would ever start its
 // instances. The number stays while the job is the same.
 func attempt(change *Change, stub *api.JobListStub, failed *api.Deployment) {
 	old := stub.Meta[jobs.MetaAttempt]
@@ -192,11 +192,11 @@ func (p comparison) compare(ctx context.Context, j *api.Job, stub *api.JobListSt
 	return change, err
 }
 
-// sameClass is what Nomad says of a node that is like one that it has looked at.
+// sameClass is Nomad's refusal of a node that is like one that it has looked at.
 const sameClass = "computed class ineligible"
 
-// counted are refusals that our own count knows as well, and more exactly: the scheduler takes room for gone that an
-// earlier change of the same plan gives back.
+// counted are refusals that our own count knows more exactly: the scheduler does not know the resources that an earlier
+// change of the same plan gives back.
 var counted = []string{"missing compatible host volumes", "missing drivers", "missing devices", api.ConstraintDistinctHosts}
 
 // unmet finds constraints that keep nodes out, in what the scheduler could not place.
@@ -281,7 +281,7 @@ func (p Plan) Print(out io.Writer) {
 			}
 		}
 		if c.Kind == Foreign {
-			fmt.Fprintf(out, "    changed by somebody else: %s\n", strings.Join(c.Theirs, ", "))
+			fmt.Fprintf(out, "    changed by others: %s\n", strings.Join(c.Theirs, ", "))
 		}
 		for _, line := range c.NoRoom {
 			fmt.Fprintf(out, "    no room for %s\n", line)

@@ -319,7 +319,7 @@ func (c chooser) notify() (out []Decision) {
 	return append(out, c.askOrphans()...)
 }
 
-// askOrphans asks the runs that are on the cluster and that nobody knows, now and then.
+// askOrphans asks runs that have instances and no tenant for their requests, now and then.
 func (c chooser) askOrphans() (out []Decision) {
 	for _, n := range c.seen.nodes {
 		for _, m := range n.Instances {

@@ -1,6 +1,6 @@
 // Package gang decides which runs have room on a cluster: whole or not at all, by
 // priority and then by time, with room made by runs that can be paused. It owns the
-// queue, the choice of who makes room, and the words for what a run waits for. It
+// queue, the choice of the runs that make room, and the words for what a run waits for. It
 // starts and stops nothing: events go in, decisions come out, time is an argument.
 //
 // Invariant: at most one run is being started at a time, and it is started only when a
@@ -82,7 +82,7 @@ type Request struct {
 	Need   placement.Spec `json:"need"`
 	// Priority is 1 (first) to 5; 0 is 3.
 	Priority int `json:"priority,omitempty"`
-	// Epoch is that of the run's last admission, 0 before the first.
+	// Epoch is the run's last admission, 0 before the first.
 	Epoch int `json:"epoch,omitempty"`
 	// Holds says that the run works under Epoch: an admission that does not know it takes it over.
 	Holds bool `json:"holds,omitempty"`
@@ -323,7 +323,7 @@ func (a *Admission) Moved(d Decision) {
 	}
 }
 
-// defaultPriority is that of a run that names none.
+// defaultPriority is the priority of a run that names none.
 const defaultPriority = 3
 
 // urgency is the priority of a waiting run, its age included: 1 is first.

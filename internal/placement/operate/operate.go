@@ -2,8 +2,8 @@
 // starts and stops gangs, moves nodes and scales groups. It owns no rule and no
 // scheduler's API, and keeps nothing.
 //
-// Invariant: each call may be repeated by whoever does not know its outcome, also by
-// another process, and does no more than once what it is for.
+// Invariant: each call may be repeated when its outcome is unknown, also by
+// another process, and has its effect once.
 package operate
 
 import (
@@ -79,7 +79,7 @@ type Observed struct {
 	Nodes    []placement.Node `json:"nodes,omitempty"`
 	Settings *Settings        `json:"settings,omitempty"`
 	Loads    []scaling.Load   `json:"loads,omitempty"`
-	// Open are the workflows of runs that are open, Ended those of the holders that are not.
+	// Open are the workflows of runs that are open, Ended the holders that are not.
 	Open  []string `json:"open,omitempty"`
 	Ended []string `json:"ended,omitempty"`
 }
@@ -123,7 +123,7 @@ func digest(parts ...any) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
 }
 
-// Outcome is what came of an action. Refused says why nothing was done, where repeating
+// Outcome is the result of an action. Refused says why nothing was done, where repeating
 // does not help.
 type Outcome struct {
 	Refused string `json:"refused,omitempty"`

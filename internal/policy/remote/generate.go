@@ -23,7 +23,7 @@ const (
 )
 
 // Generate implements policy.Engine. The end of ctx closes the connection, which frees
-// what the engine holds. Errors: ErrGarbage, and those of the port.
+// what the engine holds. Errors: ErrGarbage, and the errors of the port.
 func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
 	if ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), policy.ErrCut) {

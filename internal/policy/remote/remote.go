@@ -1,6 +1,5 @@
 // Package remote owns the client of an engine that another process of ours serves
-// through package wire. It does not choose between engines; packages below it speak to
-// engines of others.
+// through package wire. It does not choose between engines.
 //
 // Invariant: what an engine answers is believed only after it was checked. An answer
 // that cannot be true is ErrGarbage and never becomes part of a trajectory.
@@ -84,11 +83,11 @@ func Dial(ctx context.Context, c Config) (*Engine, error) {
 		call.close()
 		return nil, err
 	}
-	e.releases = newReleases(e.call) //nolint:contextcheck // it goes on after the dial, until Close
+	e.releases = newReleases(e.call) //nolint:contextcheck // it continues after the dial, until Close
 	return e, nil
 }
 
-// Identity says which engine this is, as it said last.
+// Identity returns the engine's last stated identity.
 func (e *Engine) Identity() wire.Identity { return *e.who.Load() }
 
 // Close ends the connections. It does not end the engine.
@@ -184,7 +183,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 	return e.call.post(ctx, wire.PathDrain, struct{}{}, nil)
 }
 
-// newID names a request as no other client does.
+// newID returns a unique name for a request.
 func (e *Engine) newID() string {
 	return e.prefix + strconv.FormatUint(e.requests.Add(1), 10)
 }
