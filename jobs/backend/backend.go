@@ -35,8 +35,10 @@ func New(client *nomad.Client, build jobs.Build) *Backend {
 }
 
 // fail maps the error of a call to an error of the port.
-func (b *Backend) fail(doing string, err error) error {
-	err = b.nomad.Fail(doing, err)
+func (b *Backend) fail(doing string, err error) error { return mapError(b.nomad.Fail(doing, err)) }
+
+// mapError maps an error of package nomad to an error of the port.
+func mapError(err error) error {
 	for from, to := range map[error]error{
 		nomad.ErrUnreachable: placement.ErrUnavailable, nomad.ErrBusy: placement.ErrUnavailable, nomad.ErrDenied: placement.ErrDenied, nomad.ErrNotExist: placement.ErrNotExist,
 	} {
@@ -132,11 +134,11 @@ func meet(there *api.Job, job placement.Job, index uint64) (done bool, found uin
 // refuse finds out that a job would not be placed whole. Our own count says why; the
 // scheduler's plan also knows what is not counted.
 func (b *Backend) refuse(ctx context.Context, wanted *api.Job, job placement.Job) error {
-	room, err := b.room(ctx)
+	left, err := b.capacity(ctx)
 	if err != nil {
 		return err
 	}
-	if missing, why := room.Place(wanted, wanted.TaskGroups[0]); missing > 0 {
+	if missing, why := left.Place(wanted, wanted.TaskGroups[0]); missing > 0 {
 		return &placement.NoCapacityError{Job: job.ID, Why: append([]string{fmt.Sprintf("%d of %d instances find no node", missing, job.Instances)}, why...)}
 	}
 	plan, _, err := b.nomad.Jobs().Plan(wanted, false, nomad.Write(ctx))
@@ -162,28 +164,15 @@ func reasons(m *api.AllocationMetric) []string {
 	return out
 }
 
-func (b *Backend) room(ctx context.Context) (*jobs.Capacity, error) {
-	nodes, allocs, err := b.holdings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return jobs.NewCapacity(nodes, allocs), nil
+// capacity counts what the nodes have left.
+func (b *Backend) capacity(ctx context.Context) (*jobs.Capacity, error) {
+	held, err := b.inventory(ctx)
+	return jobs.NewCapacity(held.Nodes, held.Allocs), err
 }
 
-func (b *Backend) holdings(ctx context.Context) ([]*api.NodeListStub, []*api.AllocationListStub, error) {
-	q := nomad.Query(ctx)
-	q.Params = map[string]string{"resources": "true"}
-	nodes, _, err := b.nomad.Nodes().List(q)
-	if err != nil {
-		return nil, nil, b.fail("list nodes", err)
-	}
-	q = nomad.Query(ctx)
-	q.Namespace, q.Params = "*", map[string]string{"resources": "true"}
-	allocs, _, err := b.nomad.Allocations().List(q)
-	if err != nil {
-		return nil, nil, b.fail("list allocations", err)
-	}
-	return nodes, allocs, nil
+func (b *Backend) inventory(ctx context.Context) (nomad.Inventory, error) {
+	held, err := b.nomad.Inventory(ctx)
+	return held, mapError(err)
 }
 
 // handSecrets gives the job of a run its secrets, in a variable that it alone may read.

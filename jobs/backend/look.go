@@ -15,16 +15,16 @@ import (
 
 // Nodes implements placement.Backend.
 func (b *Backend) Nodes(ctx context.Context) ([]placement.Node, error) {
-	nodes, allocs, err := b.holdings(ctx)
+	held, err := b.inventory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	instances, err := b.instances(ctx, allocs)
+	instances, err := b.instances(ctx, held.Allocs)
 	if err != nil {
 		return nil, err
 	}
 	var out []placement.Node
-	for _, n := range jobs.NewCapacity(nodes, allocs).Nodes() {
+	for _, n := range jobs.NewCapacity(held.Nodes, held.Allocs).Nodes() {
 		out = append(out, placement.Node{
 			ID: n.ID, Name: n.Name, Pool: n.NodePool, State: nodeState(b.build, n),
 			Has:       placement.Resources{Cores: int(n.Cores[1]), MemoryMiB: int(n.Memory[1]), Devices: n.AllDevices},

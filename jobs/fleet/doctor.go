@@ -49,12 +49,12 @@ func (f *Fleet) Doctor(ctx context.Context) []Finding {
 		finding("pools", required.checkPools(ctx), "every node pool is there"),
 		finding("secrets", required.checkSecrets(ctx), "every job has what it needs"),
 		accessFinding(ctx, f.nomad, f.build.TLS))
-	held, err := readHoldings(ctx, f.nomad)
+	held, err := f.nomad.Inventory(ctx)
 	if err != nil {
 		return append(out, finding("nodes", err, ""))
 	}
 	d := diagnosis{build: f.build, jobs: all, held: held}
-	return append(out, nodesFinding(held.nodes), clocksFinding(ctx, f.nomad, held.nodes), devicesFinding(f.build.GPUs, held.nodes), d.roomFinding(), d.foldersFinding(),
+	return append(out, nodesFinding(held.Nodes), clocksFinding(ctx, f.nomad, held.Nodes), devicesFinding(f.build.GPUs, held.Nodes), d.roomFinding(), d.foldersFinding(),
 		d.rawExecFinding())
 }
 
@@ -69,7 +69,7 @@ func finding(name string, err error, detail string) Finding {
 type diagnosis struct {
 	build jobs.Build
 	jobs  []*api.Job
-	held  holdings
+	held  nomad.Inventory
 }
 
 // accessFinding checks that the API asks for a token.
@@ -205,10 +205,10 @@ func (d diagnosis) roomFinding() Finding {
 	for _, j := range d.jobs {
 		ids = append(ids, *j.ID)
 	}
-	free := d.held.free(ids...)
+	left := free(d.held, ids...)
 	for _, j := range d.jobs {
 		for _, g := range j.TaskGroups {
-			if missing, why := free.Place(j, g); missing > 0 {
+			if missing, why := left.Place(j, g); missing > 0 {
 				lacks = append(lacks, fmt.Sprintf("%d of %d %s (%s)", missing, nomad.Deref(g.Count), *j.ID, strings.Join(why, ", ")))
 			}
 		}
@@ -222,7 +222,7 @@ func (d diagnosis) roomFinding() Finding {
 // foldersFinding names roles that keep something on a node and may be started on another one, where it is not.
 func (d diagnosis) foldersFinding() Finding {
 	var wrong []string
-	kept, free := 0, d.held.free()
+	kept, left := 0, free(d.held)
 	for _, j := range d.jobs {
 		role := j.Meta[jobs.MetaRole]
 		folder := jobs.Folder(d.build, role)
@@ -231,7 +231,7 @@ func (d diagnosis) foldersFinding() Finding {
 		}
 		kept++
 		for _, g := range j.TaskGroups {
-			if may := free.MayTake(j, g); len(may) > 1 {
+			if may := left.MayTake(j, g); len(may) > 1 {
 				wrong = append(wrong, fmt.Sprintf("%s keeps %s on one node, and %d may take it (%s)", role, folder, len(may), strings.Join(may, ", ")))
 			}
 		}
@@ -255,7 +255,7 @@ func (d diagnosis) rawExecFinding() Finding {
 		}
 	}
 	var wrong []string
-	for _, n := range d.held.nodes {
+	for _, n := range d.held.Nodes {
 		if driver := n.Drivers["raw_exec"]; driver != nil && driver.Detected && !pools[n.NodePool] {
 			wrong = append(wrong, n.Name)
 		}

@@ -104,7 +104,7 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 	if plan.Empty() {
 		return plan, nil
 	}
-	held, err := readHoldings(ctx, f.nomad)
+	held, err := f.nomad.Inventory(ctx)
 	if err != nil {
 		return plan, err
 	}
@@ -248,27 +248,34 @@ func (p comparison) keepCounts(ctx context.Context, j *api.Job) error {
 }
 
 // findRoom notes which new or changed jobs find no node beside the jobs that stay.
-func (p *Plan) findRoom(held holdings) {
+func (p *Plan) findRoom(held nomad.Inventory) {
 	var moved []string
 	for _, c := range p.Changes {
 		if c.Kind != Same {
 			moved = append(moved, c.Job)
 		}
 	}
-	free := held.free(moved...)
+	left := free(held, moved...)
 	for i := range p.Changes {
 		c := &p.Changes[i]
 		if c.Kind == Same || c.job == nil {
 			continue
 		}
 		for _, g := range c.job.TaskGroups {
-			if missing, why := free.Place(c.job, g); missing > 0 {
+			if missing, why := left.Place(c.job, g); missing > 0 {
 				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%d of %d %s: %s", missing, nomad.Deref(g.Count), nomad.Deref(g.Name), strings.Join(why, "; ")))
 			} else if why := c.unmet[nomad.Deref(g.Name)]; len(why) > 0 {
 				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%s: %s", nomad.Deref(g.Name), strings.Join(why, "; ")))
 			}
 		}
 	}
+}
+
+// free counts what the nodes have left beside all jobs but the named ones.
+func free(held nomad.Inventory, without ...string) *jobs.Capacity {
+	left := jobs.NewCapacity(held.Nodes, held.Allocs, without...)
+	left.SetVolumes(held.Volumes)
+	return left
 }
 
 // Print shows a plan to a person.

@@ -52,12 +52,12 @@ func (r Runs) On(ctx context.Context, node string) ([]string, error) {
 			runs[s.ID] = s.Meta[jobs.MetaRun]
 		}
 	}
-	there, err := readHoldings(ctx, r.fleet.nomad)
+	there, err := r.fleet.nomad.Inventory(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, a := range there.allocs {
+	for _, a := range there.Allocs {
 		if run := runs[a.JobID]; a.NodeID == node && run != "" && lives(a) && !slices.Contains(out, run) {
 			out = append(out, run)
 		}

@@ -60,17 +60,17 @@ func (f *Fleet) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	held, err := readHoldings(ctx, f.nomad)
+	held, err := f.nomad.Inventory(ctx)
 	if err != nil {
 		return Status{}, err
 	}
-	r := statusReader{nomad: f.nomad, free: held.free(), newest: map[string]*api.AllocationListStub{}}
+	r := statusReader{nomad: f.nomad, free: free(held), newest: map[string]*api.AllocationListStub{}}
 	s := Status{Places: map[string][]string{}}
 	for _, n := range r.free.Nodes() {
-		s.Nodes = append(s.Nodes, nodeStatus(n, held.allocs, there))
+		s.Nodes = append(s.Nodes, nodeStatus(n, held.Allocs, there))
 	}
 	running := map[string]int{}
-	for _, a := range held.allocs {
+	for _, a := range held.Allocs {
 		if a.ClientStatus == api.AllocClientStatusRunning && a.DesiredStatus == api.AllocDesiredStatusRun {
 			running[a.JobID]++
 		}
