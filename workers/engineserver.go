@@ -18,16 +18,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/buildinfo"
-	"temper/internal/policy/registry"
-	"temper/internal/policy/remote"
-	"temper/internal/policy/wire"
+	"temper/internal/inference/lease"
+	"temper/internal/inference/remote"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/role"
 	"temper/internal/run"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 )
 
 // EngineTokenKey is the variable of the environment with the bearer token that engines
@@ -72,7 +71,7 @@ func (o EngineOptions) Check() error {
 	if o.Run == "" {
 		add("--run: is missing: the id of the run whose policies are served")
 	}
-	if err := registry.CheckName(o.Name); err != nil {
+	if err := lease.CheckName(o.Name); err != nil {
 		add("--name: %w", err)
 	}
 	if o.Slots < 1 || o.Capacity < 0 {
@@ -147,7 +146,7 @@ func serveEngine(ctx context.Context, o EngineOptions, v *Vitals) error {
 		return err
 	}
 	defer e.Close()
-	engine, ok := e.(wire.Engine)
+	engine, ok := e.(remote.ServedEngine)
 	if !ok {
 		return fmt.Errorf("engine of run %s: a %T reports no status", o.Run, e)
 	}
@@ -189,16 +188,16 @@ func loadRun(ctx context.Context, store blob.Store, id string) (*run.Loaded, err
 
 // identify says who an engine of a run is. One that cannot say what decides its bits must
 // not sample beside others.
-func identify(r *run.Loaded, name, backend string) (wire.Identity, error) {
+func identify(r *run.Loaded, name, backend string) (remote.Identity, error) {
 	bits, err := bitsOf(backend, r.Config)
 	if err != nil {
-		return wire.Identity{}, err
+		return remote.Identity{}, err
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return wire.Identity{
+	return remote.Identity{
 		Name: name, Run: r.Ref.RunID, Build: buildinfo.Line(), Model: modelFingerprint(r), Vocab: r.Model.VocabSize,
 		Kernels: bits, Holder: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:12]),
 	}, nil
@@ -224,7 +223,7 @@ type engineServer struct {
 	vitals *Vitals
 }
 
-func (s *engineServer) serve(ctx context.Context, engine wire.Engine, who wire.Identity) error {
+func (s *engineServer) serve(ctx context.Context, engine remote.ServedEngine, who remote.Identity) error {
 	srv, err := server.New(s.Server)
 	if err != nil {
 		return err
@@ -240,8 +239,8 @@ func (s *engineServer) serve(ctx context.Context, engine wire.Engine, who wire.I
 	keeping, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	draining := make(chan struct{})
-	api := wire.NewServer(engine, who, func() { close(draining) })
-	lease := &engineLease{server: s, entry: registry.Entry{Name: who.Name, Run: who.Run, Address: address, Holder: who.Holder}}
+	api := remote.NewServer(engine, who, func() { close(draining) })
+	lease := &engineLease{server: s, entry: lease.Entry{Name: who.Name, Run: who.Run, Address: address, Holder: who.Holder}}
 	var g errgroup.Group
 	g.Go(func() error {
 		defer release()
@@ -266,7 +265,7 @@ const lastAnswers = 2 * time.Second
 
 // finish waits for the generations under way. Those that take too long are answered with
 // their tokens so far, so that another engine continues from there.
-func (s *engineServer) finish(ctx context.Context, api *wire.Server, lease *engineLease) error {
+func (s *engineServer) finish(ctx context.Context, api *remote.Server, lease *engineLease) error {
 	timed, cancel := context.WithTimeout(ctx, s.Drain)
 	err := api.Finish(timed)
 	cancel()
@@ -279,7 +278,7 @@ func (s *engineServer) finish(ctx context.Context, api *wire.Server, lease *engi
 }
 
 // handler adds health and metrics to the protocol.
-func (s *engineServer) handler(api *wire.Server) http.Handler {
+func (s *engineServer) handler(api *remote.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", api.Handler())
 	for path, handler := range metricsHandler(s.vitals.Metrics) {
@@ -320,13 +319,13 @@ func EngineToken(file string) (string, error) {
 	return token, nil
 }
 
-// engineLease keeps the entry of an engine in the registry.
+// engineLease keeps the entry of an engine in the lease.
 type engineLease struct {
 	server *engineServer
-	entry  registry.Entry
+	entry  lease.Entry
 
 	mu   sync.Mutex
-	held *registry.Lease // nil before it was taken
+	held *lease.Lease // nil before it was taken
 }
 
 // leaseTime bounds a change of the entry when the engine ends. A store that does not
@@ -336,7 +335,7 @@ const leaseTime = 3 * time.Second
 // keep takes the name and renews the lease until ctx ends. An engine that lost its name
 // ends: two of one name would be one for those who look.
 func (l *engineLease) keep(ctx context.Context, draining <-chan struct{}, ready func()) error {
-	held, err := registry.Hold(ctx, registry.Config{Store: l.server.store, Entry: l.entry})
+	held, err := lease.Hold(ctx, lease.Config{Store: l.server.store, Entry: l.entry})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the end was asked for

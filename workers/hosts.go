@@ -17,7 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"temper/internal/buildinfo"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/role"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"

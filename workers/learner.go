@@ -13,20 +13,20 @@ import (
 	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/learner"
-	"temper/internal/proof"
-	"temper/internal/remake"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/chain"
+	"temper/internal/run/replay"
 	"temper/internal/sampling"
 	"temper/internal/series"
 	"temper/sandbox"
 	"temper/trainer"
 	"temper/trainer/budget"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/hosts"
-	"temper/trainer/kernels"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 var _ learner.Learner = (*trainer.Trainer)(nil)
@@ -46,17 +46,11 @@ func (f learnerFactory) noteLease(run string, epoch int64) {
 	}
 }
 
-// Learners makes learners on one device as the trainer role does, for callers that
-// train without a worker.
-func Learners(backend string) func(*run.Loaded) (learner.Learner, error) {
-	return learnerFactory{backend: backend}.make
-}
-
 func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 	cfg, m := r.Config, r.Model
 	if l := cfg.Trainer.LoRA; l.Rank > 0 {
 		var err error
-		if m.LoRA, err = qwen3.NewLoRA(l.Rank, l.Scale(), l.Targets); err != nil {
+		if m.LoRA, err = model.NewLoRA(l.Rank, l.Scale(), l.Targets); err != nil {
 			return nil, fmt.Errorf("trainer.lora: %w", err)
 		}
 	}
@@ -84,9 +78,9 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 }
 
 // makerOf describes this process for the manifests of the runs that it works for.
-func makerOf(role, backend string, mesh device.Mesh) func(config.Run) proof.Maker {
-	m := proof.ThisMaker(role, onMesh(backend, mesh))
-	return func(cfg config.Run) proof.Maker {
+func makerOf(role, backend string, mesh device.Mesh) func(config.Run) chain.Maker {
+	m := chain.ThisMaker(role, onMesh(backend, mesh))
+	return func(cfg config.Run) chain.Maker {
 		m := m
 		m.Kernels, _ = bitsOf(backend, cfg) // a run continues where its device cannot be described
 		return m
@@ -144,11 +138,11 @@ type RemakeOptions struct {
 
 // Remake is a bench that makes steps again with the engines and learners that a
 // rollout role and a trainer role would have.
-func Remake(o RemakeOptions) *remake.Bench {
-	return &remake.Bench{
+func Remake(o RemakeOptions) *replay.Bench {
+	return &replay.Bench{
 		Store: o.Store, Now: time.Now,
-		Makers: func(cfg config.Run) []proof.Maker {
-			return []proof.Maker{makerOf("rollout", o.Backend, device.Mesh{})(cfg), makerOf("trainer", o.Backend, o.Mesh)(cfg)}
+		Makers: func(cfg config.Run) []chain.Maker {
+			return []chain.Maker{makerOf("rollout", o.Backend, device.Mesh{})(cfg), makerOf("trainer", o.Backend, o.Mesh)(cfg)}
 		},
 		NewSampling: func(store blob.Store) *sampling.Service {
 			return sampling.New(sampling.Config{

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.temporal.io/sdk/client"
 
-	"temper/internal/buildinfo"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/series"
 	"temper/trainer/device"
 )

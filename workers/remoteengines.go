@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"temper/internal/blob"
-	"temper/internal/policy/fleet"
-	"temper/internal/policy/registry"
-	"temper/internal/policy/remote"
+	"temper/internal/inference/fleet"
+	"temper/internal/inference/lease"
+	"temper/internal/inference/remote"
 	"temper/internal/run"
 	"temper/internal/sampling"
 )
@@ -46,7 +46,7 @@ type engineWatcher struct {
 	run    string
 	expect remote.Expect
 	opts   EnginesOptions
-	reader *registry.Reader
+	reader *lease.Reader
 	log    *slog.Logger
 	counts *remoteCounts
 
@@ -89,14 +89,14 @@ func newEngineWatcher(store blob.Store, r *run.Loaded, group *fleet.Fleet, o Eng
 		joined: map[string]*joinedEngine{}, refused: map[string]string{}, silent: map[string]bool{},
 	}
 	if o.Registry {
-		w.reader = registry.NewReader(store, w.run, time.Now, 0)
+		w.reader = lease.NewReader(store, w.run, time.Now, 0)
 	}
 	return w
 }
 
 // watch looks for engines until ctx ends, and then lets all of them go.
 func (w *engineWatcher) watch(ctx context.Context) {
-	ticker := time.NewTicker(registry.Every)
+	ticker := time.NewTicker(lease.Every)
 	defer ticker.Stop()
 	for {
 		w.look(ctx)

@@ -12,12 +12,11 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"temper/internal/health"
+	"temper/internal/proc"
 	"temper/internal/role"
 )
 
@@ -36,7 +35,7 @@ type Role struct {
 
 // Vitals is where a running role says how it is and what it counts.
 type Vitals struct {
-	*health.State
+	*proc.Health
 	Metrics *prometheus.Registry
 }
 
@@ -55,14 +54,14 @@ type ServeOptions struct {
 // Serve runs the role until ctx ends, and answers /healthz, /readyz and /metrics
 // meanwhile.
 func (r Role) Serve(ctx context.Context, o ServeOptions) error {
-	v := &Vitals{State: health.New(r.Name, r.Queues...), Metrics: newMetrics(r.Name)}
+	v := &Vitals{Health: proc.NewHealth(r.Name, r.Queues...), Metrics: newMetrics(r.Name)}
 	if r.OwnListener {
 		return r.Run(ctx, v)
 	}
-	if err := health.CheckAddress(o.Listen, o.Insecure); err != nil {
+	if err := proc.CheckAddress(o.Listen, o.Insecure); err != nil {
 		return err
 	}
-	l, err := health.Listen(ctx, o.Listen, v.Handler(metricsHandler(v.Metrics)), o.Log)
+	l, err := proc.Listen(ctx, o.Listen, v.Handler(metricsHandler(v.Metrics)), o.Log)
 	if err != nil {
 		return err
 	}
@@ -110,12 +109,4 @@ func Together(name string, roles ...Role) Role {
 		return g.Wait()
 	}
 	return out
-}
-
-// String names a role with its queues.
-func (r Role) String() string {
-	if len(r.Queues) == 0 {
-		return r.Name
-	}
-	return r.Name + " (" + strings.Join(r.Queues, ", ") + ")"
 }

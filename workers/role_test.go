@@ -16,10 +16,10 @@ import (
 
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
-	"temper/internal/health"
+	"temper/internal/proc"
 	"temper/internal/role"
 	"temper/internal/run"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -45,7 +45,7 @@ func TestServeAnswersWhileTheRoleRuns(t *testing.T) {
 		ended <- both.Serve(ctx, ServeOptions{Listen: "127.0.0.1:0", Log: discard, OnReady: func(address string) { ready <- address }})
 	}()
 	address := <-ready
-	p := &health.Probe{Address: address}
+	p := &proc.Probe{Address: address}
 	if err := p.Ready(t.Context()); err != nil {
 		t.Errorf("ready: %v", err)
 	}
@@ -149,7 +149,7 @@ func TestEngineCountsOutliveTheEngine(t *testing.T) {
 	f := newEngineFactory(memblob.New(), "go", 3, discard)
 	registry.MustRegister(f)
 	f.closed.Generated = 7 // of an engine before
-	r := run.Loaded{Config: config.Default(), Model: qwen3.Config{
+	r := run.Loaded{Config: config.Default(), Model: model.Config{
 		VocabSize: 16, HiddenSize: 8, IntermediateSize: 16, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 		HeadDim: 4, MaxPositionEmbeddings: 32, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
 	}}

@@ -9,8 +9,8 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
-	"temper/internal/buildinfo"
-	"temper/internal/cputime"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/role"
 	"temper/internal/run"
 	"temper/internal/sampling"
@@ -69,7 +69,7 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 	service := sampling.New(sampling.Config{
 		Store: conn.store, Executor: executor, NewEngine: o.engines(conn.store, v), MaxConcurrent: o.Concurrent, Now: time.Now,
 		Policies: o.policies,
-		MadeBy:   makerOf("rollout", o.Backend, device.Mesh{}), Meter: cputime.New(o.Supervisor),
+		MadeBy:   makerOf("rollout", o.Backend, device.Mesh{}), Meter: proc.NewMeter(o.Supervisor),
 	})
 	defer service.Close()
 	mender := Remake(RemakeOptions{Store: conn.store, Backend: o.Backend, Concurrent: o.Concurrent, Executor: executor, Log: o.Log})

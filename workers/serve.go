@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/openai"
 	"temper/internal/role"
-	"temper/internal/tokenizer"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
 	"temper/trainer/engine"

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/activities"
-	"temper/internal/buildinfo"
-	"temper/internal/cputime"
 	"temper/internal/learner"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/role"
 	"temper/trainer/device"
 	"temper/workflows"
@@ -70,7 +70,7 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	service := learner.NewService(learner.Config{
 		Store: conn.store, New: factory.make, OnLease: factory.noteLease, Now: time.Now, Log: o.Log,
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
-		MadeBy: makerOf("trainer", o.Backend, o.Mesh), Meter: cputime.New(o.Supervisor),
+		MadeBy: makerOf("trainer", o.Backend, o.Mesh), Meter: proc.NewMeter(o.Supervisor),
 		Sharing: learner.Sharing{Room: o.Weights.Room},
 		Graphs:  graphsOf(o.Backend), Work: workOf(ctx, o.Backend, o.Mesh),
 	})

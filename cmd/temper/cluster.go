@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/role"
 	"temper/jobs"
 	"temper/jobs/fleet"

@@ -10,11 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/placement"
-	"temper/internal/placement/operate"
-	"temper/internal/placement/scaling"
+	"temper/internal/proc/buildinfo"
 	"temper/jobs"
 	"temper/jobs/backend"
 	"temper/jobs/nomad"
@@ -47,7 +45,7 @@ func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.Clus
 		return none, cli.Usage(err)
 	}
 	build := jobs.Build{Cluster: c, Version: buildinfo.Version()}
-	o := workers.ClusterOptions{Backend: backend.New(client, build), Settings: operate.Settings{Rules: scalingRules(build)}, Sandbox: sandbox}
+	o := workers.ClusterOptions{Backend: backend.New(client, build), Settings: placement.Settings{Rules: scalingRules(build)}, Sandbox: sandbox}
 	looking, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	nodes, err := o.Backend.Nodes(looking)
@@ -66,10 +64,10 @@ func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.Clus
 }
 
 // scalingRules are those of the roles in placement.scale.
-func scalingRules(b jobs.Build) (out []scaling.Rule) {
+func scalingRules(b jobs.Build) (out []placement.Rule) {
 	for _, r := range b.Named() {
 		if slices.Contains(b.Placement.Scale, r.Name) {
-			out = append(out, scaling.Rule{Job: b.ID(r.Name), Group: r.Name, Kind: scaling.Kind(r.Job.Load), Least: r.Count, Most: r.Max, DownEvery: b.Placement.ScaleDownAfter})
+			out = append(out, placement.Rule{Job: b.ID(r.Name), Group: r.Name, Kind: placement.Kind(r.Job.Load), Least: r.Count, Most: r.Max, DownEvery: b.Placement.ScaleDownAfter})
 		}
 	}
 	return out

@@ -314,12 +314,12 @@ func TestUnreachableSandbox(t *testing.T) {
 	}
 	server := p.launch("temporald", "--db", filepath.Join(p.home, "temporal.db"), "--port", port, "--ui-port", "0")
 	server.await(`"ready":true`, time.Minute)
-	worker, trainer := p.start("worker"), p.start("trainer")
+	worker, trainer := p.start("role", "control"), p.start("role", "trainer")
 	submit := p.start("run", "submit", "--config", ciConfig, "--wait")
 	submit.await(`^retrying \w+: no process polls temper-rollout; is temper rollout running\?`, runTimeout)
-	rollout := p.start("rollout")
+	rollout := p.start("role", "rollout")
 	submit.await(`^retrying \w+: .*sandbox.*`+regexp.QuoteMeta(p.sandbox), runTimeout)
-	sandbox := p.launch("temper", "sandbox", "--listen", p.sandbox)
+	sandbox := p.launch("temper", "role", "sandbox", "--listen", p.sandbox)
 	submit.end(0, runTimeout)
 	if last := lastLine(submit.text()); !strings.HasSuffix(last, "summary.json") {
 		t.Errorf("last line %q, want the path of the summary", last)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 )
 
 // TestStagesEndByTheirFigures: one stage ends by a plateau, one by its bound, and one when
@@ -119,7 +119,7 @@ func evaluateAnywhere(t *testing.T, p *place, probe string) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	addresses, err := freeport.Addresses(1)
+	addresses, err := proc.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

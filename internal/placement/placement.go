@@ -1,11 +1,3 @@
-// Package placement owns the words for where the processes of a run are: nodes with
-// their resources, jobs of equal instances, the instances, and the port to the scheduler that
-// starts them. Package gang decides which runs get room; this package knows no
-// scheduler's API.
-//
-// Invariant: a run's job is known by its id and epoch alone, so that a caller that repeats a
-// call of unknown outcome finds what it made, and never makes or
-// stops another.
 package placement
 
 import (

@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/health"
+	"temper/internal/proc"
 	"temper/internal/role"
-	"temper/internal/supervise"
 	"temper/workers"
 )
 
@@ -45,7 +44,7 @@ func TestRoleActs(t *testing.T) {
 func TestStoppedRoleIsStartedAgain(t *testing.T) {
 	p := &config.Process{Home: t.TempDir()}
 	child := roleChild(p, os.Args[0], role.Control, append(os.Environ(), roleHome+"="+p.Home))
-	probe := &health.Probe{Address: healthSocket(p, role.Control), Patience: 4 * time.Second}
+	probe := &proc.Probe{Address: healthSocket(p, role.Control), Patience: 4 * time.Second}
 	brief := func(ask func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
@@ -55,8 +54,8 @@ func TestStoppedRoleIsStartedAgain(t *testing.T) {
 	}
 	child.Args, child.Ready, child.Alive = []string{"-test.run=^TestRoleActs$"}, probe.Ready, brief(probe.Alive)
 	child.LogFile = p.Home + "/log"
-	s, err := supervise.New(supervise.Config{
-		Children: []supervise.Child{child}, PollInterval: 10 * time.Millisecond, HangTimeout: time.Second, MinHangChecks: 4,
+	s, err := proc.New(proc.Config{
+		Children: []proc.Child{child}, PollInterval: 10 * time.Millisecond, HangTimeout: time.Second, MinHangChecks: 4,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -72,7 +71,7 @@ func TestStoppedRoleIsStartedAgain(t *testing.T) {
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		now := s.Snapshot()[0]
-		if now.PID != before.PID && now.State == supervise.StateHealthy {
+		if now.PID != before.PID && now.State == proc.StateHealthy {
 			if !strings.Contains(now.LastExit, "no good answer for") {
 				t.Errorf("it ended by %q, which does not say why", now.LastExit)
 			}

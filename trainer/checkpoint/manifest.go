@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"temper/internal/blob"
-	"temper/internal/blob/checksum"
-	"temper/trainer/qwen3"
+	"temper/internal/blob/object"
+	"temper/trainer/model"
 )
 
 // About says whose state a checkpoint is and where in its run. All of it is a
@@ -37,7 +37,7 @@ type manifest struct {
 	Step     int                   `json:"step"`
 	About    About                 `json:"about"`
 	Counters Counters              `json:"counters"`
-	Model    qwen3.Config          `json:"model"`
+	Model    model.Config          `json:"model"`
 	Shards   map[string][]blob.Ref `json:"shards"` // by kind: weights, first_moments, second_moments
 	// CRC64NVME of the shards, by their SHA-256. It is what a load checks: it finds
 	// damage as well and costs a tenth. Empty before format 3.
@@ -111,7 +111,7 @@ func decodeManifest(key string, data []byte) (manifest, error) {
 			if len(ref.SHA256) != 64 || ref.Size < 0 || blob.CheckKey(ref.Key) != nil {
 				return manifest{}, fmt.Errorf("%s: shard %q of %d bytes: %w", key, ref.Key, ref.Size, ErrCorrupt)
 			}
-			if crc, ok := m.CRC64NVME[ref.SHA256]; ok != (m.Format > 2) || ok && !checksum.Valid(crc) {
+			if crc, ok := m.CRC64NVME[ref.SHA256]; ok != (m.Format > 2) || ok && !object.ValidChecksum(crc) {
 				return manifest{}, fmt.Errorf("%s: shard %q with crc64nvme %q in format %d: %w", key, ref.Key, crc, m.Format, ErrCorrupt)
 			}
 		}
@@ -180,7 +180,7 @@ type Description struct {
 	Step     int
 	About    About
 	Counters Counters
-	Model    qwen3.Config
+	Model    model.Config
 	Epoch    int64
 	Size     int64 // bytes of all shards
 	Format   int

@@ -57,7 +57,7 @@ const (
 func Victims() []Victim {
 	return []Victim{
 		{"temporald", program("temporald")},
-		{"worker", role("control")},
+		{"control", role("control")},
 		{"trainer", role("trainer")},
 		{Sandbox, role(Sandbox)},
 		{Interpreter, interpreter},
@@ -69,7 +69,7 @@ func Victims() []Victim {
 func ElasticVictims() []Victim {
 	return []Victim{
 		{"temporald", program("temporald")},
-		{"worker", role("control")},
+		{"control", role("control")},
 		{"trainer", role("trainer")},
 		{"rollout", role("rollout")},
 		{Sandbox, role(Sandbox)},
