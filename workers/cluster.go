@@ -65,7 +65,7 @@ func PlaceOn(ctx context.Context, file string, log *slog.Logger) (ClusterOptions
 func scalingRules(b jobs.Build) (out []placement.Rule) {
 	for _, r := range b.Named() {
 		if slices.Contains(b.Placement.Scale, r.Name) {
-			out = append(out, placement.Rule{Job: b.ID(r.Name), Group: r.Name, Kind: placement.Kind(r.Job.Load), Least: r.Count, Most: r.Max, DownEvery: b.Placement.Calm})
+			out = append(out, placement.Rule{Job: b.ID(r.Name), Group: r.Name, Kind: placement.Kind(r.Job.Load), Least: r.Count, Most: r.Max, DownEvery: b.Placement.ScaleDownAfter})
 		}
 	}
 	return out
@@ -74,13 +74,13 @@ func scalingRules(b jobs.Build) (out []placement.Rule) {
 // WhileStanding makes a role that works for one run end when another allocation has its place.
 // Without an allocation, or without NOMAD_ADDR, nobody can be asked.
 func WhileStanding(role Role, queue string, log *slog.Logger) (Role, error) {
-	member := os.Getenv(allocKey)
-	if queue == "" || member == "" || os.Getenv("NOMAD_ADDR") == "" {
+	allocation := os.Getenv(allocKey)
+	if queue == "" || allocation == "" || os.Getenv("NOMAD_ADDR") == "" {
 		return role, nil
 	}
 	client, err := nomad.Connect(nomad.Config{})
 	if err != nil {
 		return role, cli.Usage(err)
 	}
-	return Standing{Records: backend.New(client, jobs.Build{}), Member: member, Log: log}.While(role), nil
+	return Standing{Records: backend.New(client, jobs.Build{}), Instance: allocation, Log: log}.While(role), nil
 }

@@ -38,7 +38,7 @@ programs: {folder: %q}
 data: %q
 tls: true
 ports: {postgres: %s, temporal: %s, temporal_ui: %s, objectstore: %s, gateway: %s, ui: %s, prometheus: %s}
-placement: {nomad: %q, scale: [sandbox], calm: 5s}
+placement: {nomad: %q, scale: [sandbox], scale_down_after: 5s}
 roles:
   postgres: {count: %d, cpu: 100, memory: 512MiB, args: [-c, fsync=off], env: {POSTGRES_INITDB_ARGS: --no-sync}}
   temporal: {driver: raw_exec, cpu: 100, memory: 512MiB}

@@ -17,7 +17,7 @@ import (
 // hubAt makes the hub of a trainer.
 func hubAt(t *testing.T, address string) (*hosts.Hub, net.Listener, error) {
 	t.Helper()
-	o := TrainerOptions{Members: address, Place: Place{Log: slog.New(slog.DiscardHandler)}}
+	o := TrainerOptions{Hosts: address, Place: Place{Log: slog.New(slog.DiscardHandler)}}
 	hub, l, err := hubOf(o, &Vitals{Metrics: prometheus.NewRegistry()})
 	if err == nil {
 		t.Cleanup(func() { _ = l.Close() }) // a test may have closed it
@@ -84,8 +84,8 @@ func TestMembersTellNoStrangers(t *testing.T) {
 		"trainer":             {want: "host:port"},
 	} {
 		for side, err := range map[string]error{
-			"trainer": CheckMembers(address, row.files),
-			"member":  MemberOptions{Trainer: address, TLS: row.files, Backend: "go"}.Check(),
+			"trainer": CheckHosts(address, row.files),
+			"member":  HostOptions{Trainer: address, TLS: row.files, Backend: "go"}.Check(),
 		} {
 			if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
 				t.Errorf("%s at %s: error %v, want %q", side, address, err, row.want)

@@ -46,7 +46,7 @@ func (s scripted) Generate(ctx context.Context, req inference.Request) (inferenc
 
 // membership is a group of engines that are found in a store.
 type membership struct {
-	*members
+	*engineWatcher
 	t     *testing.T
 	store blob.Store
 	loads *run.Loaded
@@ -63,7 +63,7 @@ func newMembership(t *testing.T, o EnginesOptions) *membership {
 	}
 	t.Cleanup(group.Close)
 	log := slog.New(slog.NewTextHandler(&m.said, nil))
-	m.members = newMembers(m.store, m.loads, group, o, newRemoteEngines(m.store, o, log).counts, log)
+	m.engineWatcher = newEngineWatcher(m.store, m.loads, group, o, newRemoteEngines(m.store, o, log).counts, log)
 	if m.reader != nil {
 		m.reader = lease.NewReader(m.store, "run-1", func() time.Time { return m.now }, 0)
 	}
