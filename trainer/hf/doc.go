@@ -6,6 +6,11 @@
 // Invariant: a directory is complete or it is not there.
 package hf
 
+import (
+	"errors"
+	"fmt"
+)
+
 // Files of a directory.
 const (
 	ConfigFile          = "config.json"
@@ -15,11 +20,6 @@ const (
 	GenerationFile      = "generation_config.json"
 	weightsFile         = "model.safetensors"
 	indexFile           = "model.safetensors.index.json"
-)
-
-import (
-	"errors"
-	"fmt"
 )
 
 // named puts the name of a file before each of the joined errors.

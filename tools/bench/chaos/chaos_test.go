@@ -164,7 +164,7 @@ func TestVictimsAreFoundByTheirCommandLines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]int{"sandbox": start("temper", "sandbox"), "control": start("temper", "control"), "temporald": start("temporald", "worker")}
+	want := map[string]int{"sandbox": start("temper", "sandbox"), "control": start("temper", "control"), "temporald": start("temporald", "control")}
 	for _, v := range Victims() {
 		if v.Name == Interpreter {
 			awaitInterpreter(t, v, want["sandbox"])
