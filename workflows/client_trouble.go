@@ -34,14 +34,14 @@ func (t Trouble) String() string {
 }
 
 // Troubles asks the server for the activities of a run, named by its workflow id,
-// and of its current stage and step that are in trouble. What cannot be asked is left
+// and of its current stage that are in trouble. What cannot be asked is left
 // out: it is for the eye only.
 func Troubles(ctx context.Context, c client.Client, workflowID string) []Trouble {
 	return troubles(ctx, c, workflowID, 0)
 }
 
-// maxDepth is run, stage, step.
-const maxDepth = 3
+// maxDepth is run, stage.
+const maxDepth = 2
 
 func troubles(ctx context.Context, c client.Client, workflowID string, depth int) []Trouble {
 	if depth >= maxDepth {

@@ -173,14 +173,14 @@ func (w *Watch) settle(ctx context.Context, root string) (held bool, err error) 
 			delete(w.tries, n.id)
 			return
 		}
-		err = errors.Join(err, w.tell(ctx, n.id, want))
+		err = errors.Join(err, w.signal(ctx, n.id, want))
 	})
 	return held, err
 }
 
-// tell tells a gate what holds it, a few times at most: one that does not take it runs
-// an older program.
-func (w *Watch) tell(ctx context.Context, id string, want *workflows.Freeze) error {
+// signal tells a gate what holds it, a few times at most: one that never takes it would get
+// an event with each look.
+func (w *Watch) signal(ctx context.Context, id string, want *workflows.Freeze) error {
 	t := w.tries[id]
 	if !t.freeze.Same(want) || t.n == 0 {
 		t = try{freeze: want}
