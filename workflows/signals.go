@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 )
 
@@ -152,4 +153,15 @@ func shorten(text string) string {
 		cut--
 	}
 	return text[:cut] + " ..."
+}
+
+// Register adds every workflow to a worker. The name of the function is the
+// registered type.
+func Register(r worker.WorkflowRegistry) {
+	r.RegisterWorkflow(RLRun)
+	r.RegisterWorkflow(RLStage)
+	r.RegisterWorkflow(EvaluateRun)
+	r.RegisterWorkflow(Retrain)
+	r.RegisterWorkflow(Cluster)
+	r.RegisterWorkflow(Ablate)
 }
