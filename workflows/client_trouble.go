@@ -93,7 +93,7 @@ func commandOf(queue string) string {
 	}
 }
 
-// unserved says that an activity waits in a queue that nobody has polled for minutes.
+// unserved says that an activity waits in a queue that no worker has polled for minutes.
 // A process that is busy with another run does not poll either.
 func unserved(ctx context.Context, c client.Client, a *workflow.PendingActivityInfo) string {
 	queue := a.GetActivityOptions().GetTaskQueue().GetName()

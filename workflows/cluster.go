@@ -165,7 +165,7 @@ func (c *cluster) takeRelease(ctx workflow.Context, content signalContent) error
 	return nil
 }
 
-// full reports whether it is time for a history of its own.
+// full reports whether it is time to continue as new.
 func (c *cluster) full(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > clusterEvents
@@ -258,7 +258,7 @@ func (c *cluster) look(ctx workflow.Context) {
 }
 
 // askAll asks the open runs whether they hold room: an execution that begins with nothing
-// may follow one that somebody has terminated.
+// may follow one that was terminated.
 func (c *cluster) askAll(ctx workflow.Context, holders []string) {
 	c.Began = true
 	for _, holder := range holders {

@@ -13,7 +13,7 @@ import (
 
 // asFailure turns the error of an activity, however deep below, into the failure
 // of the workflow: its message is what a person reads, its type what a client switches
-// on. Its cause is that of the error alone: the chain that leads to it would say the
+// on. Its cause is the cause of the error alone: the chain that leads to it would say the
 // same again, once for each workflow and activity on the way, which have their own
 // events in the history.
 func asFailure(err error) error {

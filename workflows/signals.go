@@ -139,7 +139,7 @@ func formOf(kind reflect.Kind) string {
 	}
 }
 
-// maxBrief bounds the text of an error that quotes what somebody sent: the server
+// maxBrief bounds the text of an error that quotes a message: the server
 // takes no message of more than a few megabytes, and a person reads less.
 const maxBrief = 500
 

@@ -1,6 +1,6 @@
 // Package freeze makes the server's own pause, the button "Pause Workflow" of the web
 // UI, a pause of a whole run. The server stops one workflow and no other: a run that
-// is paused leaves its stage training, and nobody can ask it for anything. This
+// is paused leaves its stage training, and answers no query. This
 // package sees what the server has paused, and tells the workflows above and below,
 // whose gates hold them at their next safe point. What a safe point is, package
 // workflows says.
