@@ -35,10 +35,10 @@ const (
 type CatalogEntry struct {
 	RunID string `json:"run_id"`
 	// Format is the run's; see Format. An entry of another format counts as absent.
-	Format int `json:"format"`
-	Name  string `json:"name,omitempty"`
-	Seed  uint64 `json:"seed"`
-	State string `json:"state"`
+	Format int    `json:"format"`
+	Name   string `json:"name,omitempty"`
+	Seed   uint64 `json:"seed"`
+	State  string `json:"state"`
 	// Reason is why the run stands, was stopped or failed.
 	Reason string `json:"reason,omitempty"`
 	// Refused marks a run that was never opened; it has no folder.
