@@ -82,7 +82,7 @@ type Report struct {
 	Objects int   `json:"objects"`
 	Bytes   int64 `json:"bytes"`
 	// Deleted objects are gone, and a note in the chain says so.
-	Deleted int `json:"deleted"`
+	Deleted int     `json:"deleted"`
 	MadeBy  []Maker `json:"made_by,omitempty"`
 	// Damage is what is wrong, Remarks are what is not, but worth a line.
 	Damage  []Finding `json:"damage,omitempty"`

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/trainer/checkpoint"
