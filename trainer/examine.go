@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/packing"
-	"temper/trainer/qwen3"
 	"temper/trainer/state"
 )
 
@@ -36,7 +36,7 @@ func (s *step) explain(ctx context.Context, micros []packing.Microbatch, m meter
 // report.
 type examiner struct {
 	state    *state.State
-	trained  []qwen3.TensorSpec
+	trained  []model.TensorSpec
 	gradient func(packing.Microbatch) ([]device.Value, error)
 	report   *Divergence
 }
@@ -83,7 +83,7 @@ func (e examiner) examineWeights() error {
 	}
 	for _, w := range weights {
 		norm, bad := measure(w.Data)
-		frozen := !slices.ContainsFunc(e.trained, func(s qwen3.TensorSpec) bool { return s.Name == w.Name })
+		frozen := !slices.ContainsFunc(e.trained, func(s model.TensorSpec) bool { return s.Name == w.Name })
 		e.report.Tensors = append(e.report.Tensors, TensorReport{Name: w.Name, Frozen: frozen, WeightNorm: Number(norm), WeightNotFinite: bad})
 	}
 	return nil

@@ -7,9 +7,9 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/rl"
+	"temper/trainer/model"
 	"temper/trainer/packing"
 	"temper/trainer/pass"
-	"temper/trainer/qwen3"
 	"temper/trainer/schedule"
 	"temper/trainer/state"
 )
@@ -23,7 +23,7 @@ type step struct {
 	plan      packing.Plan
 	log       *slog.Logger
 
-	model     qwen3.Config
+	model     model.Config
 	loss      config.Loss
 	memory    pass.Memory
 	objective pass.Objective

@@ -10,10 +10,10 @@ import (
 	"temper/internal/fault"
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
 	"temper/trainer/pass"
-	"temper/trainer/qwen3"
 	"temper/trainer/schedule"
 	"temper/trainer/state"
 	"temper/trainer/tensor"
@@ -43,7 +43,7 @@ type Position = schedule.Position
 
 // CheckOptimizer reports what Config.Validate cannot know of an optimizer without
 // the model; see optimizer.Check.
-func CheckOptimizer(m qwen3.Config, key string, o config.Optimizer) error {
+func CheckOptimizer(m model.Config, key string, o config.Optimizer) error {
 	return optimizer.Check(m, key, o)
 }
 
@@ -88,7 +88,7 @@ func (t *Trainer) Close() {
 }
 
 // Model returns the architecture.
-func (t *Trainer) Model() qwen3.Config { return t.cfg.Model }
+func (t *Trainer) Model() model.Config { return t.cfg.Model }
 
 // NumGraphs is the number of graphs compiled so far. Bucketed shapes keep it
 // below MaxGraphs.
@@ -109,7 +109,7 @@ func (t *Trainer) Init(seed uint64) error {
 func (t *Trainer) Import(weights []tensor.Named) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.state.Import(qwen3.WithAdapters(t.cfg.Model, weights, t.cfg.Seed))
+	return t.state.Import(model.WithAdapters(t.cfg.Model, weights, t.cfg.Seed))
 }
 
 // ResetOptimizer forgets the moments and their age. The weights and the total of
@@ -218,6 +218,6 @@ func (t *Trainer) newStep(objective pass.Objective, o config.Optimizer, p Positi
 func scorerOf(t *Trainer) scorer { return scorer{passes: t.passes, plan: t.plans[pass.Policy]} }
 
 // limitsOf is what a network can take of a sample.
-func limitsOf(m qwen3.Config) packing.Limits {
+func limitsOf(m model.Config) packing.Limits {
 	return packing.Limits{VocabSize: m.VocabSize, MaxTokens: m.MaxPositionEmbeddings}
 }

@@ -13,6 +13,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/storeurl"
 	"temper/internal/config"
+	"temper/internal/role"
 	"temper/internal/temporalclient"
 	"temper/trainer/segment"
 )
@@ -66,7 +67,7 @@ type connection struct {
 }
 
 // connect reaches Temporal and the store. v is told of both needs.
-func (p Place) connect(ctx context.Context, role string, v *Vitals) (*connection, error) {
+func (p Place) connect(ctx context.Context, name string, v *Vitals) (*connection, error) {
 	store, err := OpenStore(ctx, &p.Process)
 	if err != nil {
 		return nil, err
@@ -76,17 +77,17 @@ func (p Place) connect(ctx context.Context, role string, v *Vitals) (*connection
 		host = "unknown"
 	}
 	c, err := p.awaitServer(ctx, temporalclient.Config{
-		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("queue_of", role),
-		Identity: fmt.Sprintf("%s %d@%s", role, os.Getpid(), host), Metrics: sdkMetrics{registry: v.Metrics},
+		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("queue_of", name),
+		Identity: fmt.Sprintf("%s %d@%s", name, os.Getpid(), host), Metrics: sdkMetrics{registry: v.Metrics},
 	})
 	if err != nil {
 		return nil, err
 	}
-	v.Need(string(NeedTemporal), func(ctx context.Context) error {
+	v.Need(string(role.NeedTemporal), func(ctx context.Context) error {
 		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	})
-	v.Need(string(NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
+	v.Need(string(role.NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
 	return &connection{client: c, store: store, close: c.Close}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
-	"temper/internal/ablation"
+	"temper/internal/run/ablation"
 )
 
 const (

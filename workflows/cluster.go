@@ -11,9 +11,6 @@ import (
 
 	"temper/activities"
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
-	"temper/internal/placement/operate"
-	"temper/internal/placement/scaling"
 	"temper/internal/run/setup"
 )
 
@@ -26,9 +23,9 @@ const (
 
 // ClusterInput is what one execution of Cluster hands to the next.
 type ClusterInput struct {
-	Floor    gang.Floor       `json:"floor"`
-	Settings operate.Settings `json:"settings"`
-	Scaling  []scaling.State  `json:"scaling,omitempty"`
+	Floor    placement.Floor    `json:"floor"`
+	Settings placement.Settings `json:"settings"`
+	Scaling  []placement.State  `json:"scaling,omitempty"`
 	// Done are the last scalings, the oldest first.
 	Done []ScaledGroup `json:"done,omitempty"`
 	// Began is set once open runs were asked who holds room.
@@ -46,11 +43,11 @@ type ScaledGroup struct {
 
 // ClusterStatus is the answer to the query status of Cluster.
 type ClusterStatus struct {
-	Nodes   []placement.Node `json:"nodes,omitempty"`
-	Runs    []gang.Tenant    `json:"runs,omitempty"`
-	Drains  []gang.Drain     `json:"drains,omitempty"`
-	Scaled  []ScaledGroup    `json:"scaled,omitempty"`
-	Trouble string           `json:"trouble,omitempty"`
+	Nodes   []placement.Node   `json:"nodes,omitempty"`
+	Runs    []placement.Tenant `json:"runs,omitempty"`
+	Drains  []placement.Drain  `json:"drains,omitempty"`
+	Scaled  []ScaledGroup      `json:"scaled,omitempty"`
+	Trouble string             `json:"trouble,omitempty"`
 }
 
 const (
@@ -145,7 +142,7 @@ func (c *cluster) drainSignals(ctx workflow.Context) {
 }
 
 func (c *cluster) takeRequest(ctx workflow.Context, content signalContent) error {
-	var r gang.Request
+	var r placement.Request
 	if err := content.decode(&r); err != nil {
 		return err
 	}
@@ -219,13 +216,13 @@ func (c *cluster) look(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	c.looked = now
 	c.looks++
-	in := operate.ObserveInput{Known: c.digest, FindRuns: !c.Began}
+	in := placement.ObserveInput{Known: c.digest, FindRuns: !c.Began}
 	if now.Sub(c.Checked) >= checkEvery {
 		for _, t := range c.Floor.Tenants {
 			in.Holders = append(in.Holders, t.Holder)
 		}
 	}
-	var out operate.Observed
+	var out placement.Observed
 	if err := workflow.ExecuteLocalActivity(withinTask(ctx, "look at the cluster"), placing.ObserveCluster, in).Get(ctx, &out); err != nil {
 		c.trouble = "the cluster cannot be seen: " + failureText(err)
 		return
@@ -262,38 +259,38 @@ func (c *cluster) look(ctx workflow.Context) {
 func (c *cluster) askAll(ctx workflow.Context, holders []string) {
 	c.Began = true
 	for _, holder := range holders {
-		if !slices.ContainsFunc(c.Floor.Tenants, func(t gang.Tenant) bool { return t.Holder == holder }) {
+		if !slices.ContainsFunc(c.Floor.Tenants, func(t placement.Tenant) bool { return t.Holder == holder }) {
 			// A run that has just ended holds nothing.
-			_ = workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, gang.Decision{Do: gang.Ask}).Get(ctx, nil)
+			_ = workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, placement.Decision{Do: placement.Ask}).Get(ctx, nil)
 		}
 	}
 }
 
 // act carries out a decision.
-func (c *cluster) act(ctx workflow.Context, d gang.Decision) {
+func (c *cluster) act(ctx workflow.Context, d placement.Decision) {
 	var placing *activities.Placement
-	var out operate.Outcome
+	var out placement.Outcome
 	var err error
 	switch d.Do {
-	case gang.Start:
+	case placement.Start:
 		if err = c.do(ctx, "start run "+d.Run, placing.StartGang, d, &out); err != nil {
 			out.Refused = failureText(err)
 		}
 		c.Floor.Started(workflow.Now(ctx), d.Run, d.Epoch, out.Refused)
-	case gang.Stop:
+	case placement.Stop:
 		if err = c.do(ctx, "stop run "+d.Run, placing.StopGang, d, &out); err == nil {
 			c.Floor.Stopped(d.Run, d.Epoch)
 		}
-	case gang.Shrink:
+	case placement.Shrink:
 		c.scaler.shrink(ctx, d)
-	case gang.CloseNode, gang.EmptyNode, gang.OpenNode:
+	case placement.CloseNode, placement.EmptyNode, placement.OpenNode:
 		if err = c.do(ctx, string(d.Do)+" "+d.Node, placing.MoveNode, d, &out); err == nil {
 			c.Floor.Moved(d)
 		}
 		if out.Refused != "" {
 			c.trouble = out.Refused
 		}
-	case gang.Grant, gang.Yield, gang.Tell, gang.Ask:
+	case placement.Grant, placement.Yield, placement.Tell, placement.Ask:
 		c.tell(ctx, d)
 	}
 	if err != nil {
@@ -309,7 +306,7 @@ func (c *cluster) do(ctx workflow.Context, summary string, activity, in, out any
 }
 
 // tell sends a decision to its run. A run that is not there any more has ended.
-func (c *cluster) tell(ctx workflow.Context, d gang.Decision) {
+func (c *cluster) tell(ctx workflow.Context, d placement.Decision) {
 	holder := cmp.Or(d.Holder, RunWorkflowID(d.Run))
 	d.Jobs = nil
 	if err := workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, d).Get(ctx, nil); err != nil && ctx.Err() == nil {
@@ -348,7 +345,7 @@ func (c *cluster) details(namespace string, now time.Time) string {
 	rows := []string{"| run | state | priority | place in the queue | since | waits for |", "|---|---|---|---|---|---|"}
 	for _, t := range c.Floor.Tenants {
 		place := ""
-		if i := slices.IndexFunc(queue, func(q gang.Tenant) bool { return q.Run == t.Run }); i >= 0 {
+		if i := slices.IndexFunc(queue, func(q placement.Tenant) bool { return q.Run == t.Run }); i >= 0 {
 			place = fmt.Sprint(i + 1)
 		}
 		rows = append(rows, fmt.Sprintf("| [%s](%s) | %s | %d | %s | %s | %s |", t.Run, pageURL(namespace, t.Holder), t.Phase, t.Priority, place,

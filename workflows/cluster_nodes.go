@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
 )
 
 // Commands of the cluster, besides the query status. Each is an update and takes one
@@ -32,7 +31,7 @@ type NodeCommand struct {
 
 // nodeCommands carry out what people ask of nodes.
 type nodeCommands struct {
-	floor *gang.Floor
+	floor *placement.Floor
 	// changed says that there is something to decide.
 	changed func()
 }

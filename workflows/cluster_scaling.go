@@ -9,22 +9,19 @@ import (
 
 	"temper/activities"
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
-	"temper/internal/placement/operate"
-	"temper/internal/placement/scaling"
 )
 
 // scaler keeps groups at their size.
 type scaler struct {
 	in *ClusterInput
 	// loads were measured with the last look and not used yet.
-	loads []scaling.Load
+	loads []placement.Load
 	// do calls an activity of the cluster.
 	do func(ctx workflow.Context, summary string, activity, in, out any) error
 }
 
 // shrink takes the engines back that a run has beyond its need.
-func (s *scaler) shrink(ctx workflow.Context, d gang.Decision) {
+func (s *scaler) shrink(ctx workflow.Context, d placement.Decision) {
 	job := d.Jobs[0]
 	s.scaleTo(ctx, placement.Scaling{Job: job.ID, Group: string(job.Role), From: -1, To: job.Members, Reason: d.Why})
 	s.in.Floor.Shrunk()
@@ -49,7 +46,7 @@ func (s *scaler) scale(ctx workflow.Context) {
 
 // ruleOf is the rule of a group: the operator's, or that of a run's engines, which may
 // grow while no run waits for room.
-func (s *scaler) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
+func (s *scaler) ruleOf(now time.Time, job string) (placement.Rule, bool) {
 	for _, r := range s.in.Settings.Rules {
 		if r.Job == job {
 			return r, true
@@ -57,28 +54,28 @@ func (s *scaler) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
 	}
 	role, run, _ := strings.Cut(job, "-")
 	t, ok := s.in.Floor.Find(run)
-	if !ok || role != string(placement.RoleEngine) || t.Phase != gang.Holding || t.Need.Engine == nil || t.Need.Engine.Most == 0 {
-		return scaling.Rule{}, false
+	if !ok || role != string(placement.RoleEngine) || t.Phase != placement.Holding || t.Need.Engine == nil || t.Need.Engine.Most == 0 {
+		return placement.Rule{}, false
 	}
-	rule := scaling.Rule{Job: job, Group: role, Kind: scaling.BySlots, Least: t.Need.Engine.Count, Most: t.Need.Engine.Most, Target: 1}
+	rule := placement.Rule{Job: job, Group: role, Kind: placement.BySlots, Least: t.Need.Engine.Count, Most: t.Need.Engine.Most, Target: 1}
 	if len(s.in.Floor.Queue(now)) > 0 {
 		rule.Most = rule.Least
 	}
 	return rule, true
 }
 
-func (s *scaler) scalingState(job string) *scaling.State {
-	i := slices.IndexFunc(s.in.Scaling, func(state scaling.State) bool { return state.Job == job })
+func (s *scaler) scalingState(job string) *placement.State {
+	i := slices.IndexFunc(s.in.Scaling, func(state placement.State) bool { return state.Job == job })
 	if i < 0 {
 		i = len(s.in.Scaling)
-		s.in.Scaling = append(s.in.Scaling, scaling.State{Job: job})
+		s.in.Scaling = append(s.in.Scaling, placement.State{Job: job})
 	}
 	return &s.in.Scaling[i]
 }
 
 func (s *scaler) scaleTo(ctx workflow.Context, to placement.Scaling) {
 	var placing *activities.Placement
-	var out operate.Outcome
+	var out placement.Outcome
 	if err := s.do(ctx, shorten("scale "+to.String()), placing.ScaleGroup, to, &out); err != nil {
 		out.Refused = failureText(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"temper/internal/fault"
 	"temper/internal/placement"
 	"temper/internal/run"
-	"temper/internal/run/judge"
 )
 
 // Labels of the evaluations of a stage.
@@ -103,7 +102,7 @@ func (e *evaluations) passGate(ctx workflow.Context) error {
 		return nil
 	}
 	var control *activities.Control
-	var out judge.GateResult
+	var out run.GateResult
 	in := activities.JudgeGateInput{Run: e.at.ref, Before: e.at.reports[0].Before}
 	if err := doControl(ctx, "judge the policy after SFT", control.JudgeGate, in, &out); err != nil {
 		return err

@@ -8,10 +8,9 @@ import (
 
 	"temper/activities"
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
 )
 
-// signalPlacement brings what the cluster has decided of a run: a gang.Decision.
+// signalPlacement brings what the cluster has decided of a run: a placement.Decision.
 const signalPlacement = "placement"
 
 // defaultRelease is how long a paused run keeps its room unless it says otherwise.
@@ -63,7 +62,7 @@ func (c *clusterRoom) queues() placement.Queues {
 // ask asks the cluster for room, or tells it that the run has it.
 func (c *clusterRoom) ask(ctx workflow.Context) error {
 	var placing *activities.Placement
-	return doControl(ctx, "ask for room on the cluster", placing.AcquirePlacement, gang.Request{
+	return doControl(ctx, "ask for room on the cluster", placing.AcquirePlacement, placement.Request{
 		Run: c.run, Holder: c.holder, Need: *c.spec, Priority: c.priority, Epoch: c.epoch, Holds: c.holds,
 	}, nil)
 }
@@ -79,7 +78,7 @@ func (c *clusterRoom) giveBack(ctx workflow.Context, keep bool) error {
 
 // takeDecision acts on what the cluster has decided.
 func (c *clusterRoom) takeDecision(ctx workflow.Context, content signalContent) error {
-	var d gang.Decision
+	var d placement.Decision
 	if err := content.decode(&d); err != nil {
 		return err
 	}
@@ -87,16 +86,16 @@ func (c *clusterRoom) takeDecision(ctx workflow.Context, content signalContent) 
 		return nil // the cluster asks all runs who they are
 	}
 	switch d.Do {
-	case gang.Grant:
+	case placement.Grant:
 		if d.Epoch <= c.given {
 			return nil // it crossed the release of that room
 		}
 		c.epoch, c.holds, c.waits = d.Epoch, true, ""
-	case gang.Tell:
+	case placement.Tell:
 		if !c.holds {
 			c.waits = d.Why
 		}
-	case gang.Yield:
+	case placement.Yield:
 		if d.Epoch <= c.given {
 			return nil
 		}
@@ -104,10 +103,10 @@ func (c *clusterRoom) takeDecision(ctx workflow.Context, content signalContent) 
 			c.answer(ctx, true)
 			return nil
 		}
-	case gang.Ask:
+	case placement.Ask:
 		c.answer(ctx, false)
 		return nil
-	case gang.Start, gang.Stop, gang.Shrink, gang.CloseNode, gang.EmptyNode, gang.OpenNode:
+	case placement.Start, placement.Stop, placement.Shrink, placement.CloseNode, placement.EmptyNode, placement.OpenNode:
 		return fmt.Errorf("%s is not for a run", d.Do)
 	default:
 		return fmt.Errorf("the run does not know %q", shorten(string(d.Do)))
@@ -165,14 +164,14 @@ func (c *clusterRoom) enter(ctx workflow.Context) error {
 }
 
 // apply holds the run, or lets it continue, as the cluster has decided.
-func (c *clusterRoom) apply(ctx workflow.Context, d gang.Decision) {
+func (c *clusterRoom) apply(ctx workflow.Context, d placement.Decision) {
 	switch d.Do { //nolint:exhaustive // the others do not come here
-	case gang.Grant:
+	case placement.Grant:
 		c.gate.Yield = nil
-	case gang.Yield:
+	case placement.Yield:
 		c.gate.Yield = &Yield{Reason: d.Why, Since: workflow.Now(ctx), Now: d.Now, Lost: d.Lost}
 	}
-	if d.Do == gang.Tell {
+	if d.Do == placement.Tell {
 		c.state.show(ctx)
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/watch"
 )
 
 // byWatch is who pauses a run that is in trouble.
@@ -63,7 +63,7 @@ func (s *alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) 
 		}
 		telling, done := workflow.NewDisconnectedContext(waiting) // the step may end meanwhile
 		defer done()
-		alert := watch.Stalled(step, after)
+		alert := rules.Stalled(step, after)
 		s.at.Alerts = append(slices.Clone(s.at.Alerts), alert.Text)
 		s.show(telling)
 		if err := s.raise(telling, alert); err != nil {
@@ -75,7 +75,7 @@ func (s *alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) 
 }
 
 // raise records an alert that no step has raised.
-func (s *alarm) raise(ctx workflow.Context, a watch.Alert) error {
+func (s *alarm) raise(ctx workflow.Context, a rules.Alert) error {
 	var control *activities.Control
 	return doControl(ctx, "alert: "+a.Rule, control.RaiseAlert, activities.RaiseAlertInput{
 		Run: s.in.Run, Stage: s.in.Plan.Name, NumSteps: s.in.NumSteps, Alert: a, Time: workflow.Now(ctx),

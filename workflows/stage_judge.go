@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
-	"temper/internal/run/judge"
+	"temper/internal/run"
 )
 
 // eventUntil is the kind of the event that says why a stage ends or is held by its figures.
@@ -59,7 +59,7 @@ func (s *stageJudge) findVerdict(ctx workflow.Context) (*judged, error) {
 		return nil, nil //nolint:nilnil // nothing is judged
 	}
 	var control *activities.Control
-	var out judge.StageVerdict
+	var out run.StageVerdict
 	in := activities.JudgeStageInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: step, First: s.firstStep(), Last: s.at.NextStep >= s.in.endStep(),
 	}
@@ -73,7 +73,7 @@ func (s *stageJudge) findVerdict(ctx workflow.Context) (*judged, error) {
 }
 
 // applyVerdict writes down a verdict and holds the stage where the verdict asks for it.
-func (s *stageJudge) applyVerdict(ctx workflow.Context, step int, v judge.StageVerdict) (*judged, error) {
+func (s *stageJudge) applyVerdict(ctx workflow.Context, step int, v run.StageVerdict) (*judged, error) {
 	verb := "ends after"
 	if !v.End {
 		verb = "is held after"

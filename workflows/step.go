@@ -8,8 +8,8 @@ import (
 	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/placement"
-	"temper/internal/proof"
 	"temper/internal/run"
+	"temper/internal/run/chain"
 )
 
 // StepInput says which step to make and from which policy.
@@ -250,7 +250,7 @@ func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Signals += part.Signals
 	sum.Busy = append(sum.Busy, part.Busy...)
 	for _, m := range part.MadeBy {
-		sum.MadeBy = proof.AddMaker(sum.MadeBy, m)
+		sum.MadeBy = chain.AddMaker(sum.MadeBy, m)
 	}
 	if part.Wall > sum.Wall {
 		sum.Wall, sum.SampleTime, sum.ToolTime = part.Wall, part.SampleTime, part.ToolTime

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
+	"temper/internal/proc/buildinfo"
 )
 
 func versionCommand() *cobra.Command {

@@ -7,8 +7,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/grpo"
-	"temper/internal/record"
 	"temper/internal/rl"
+	"temper/internal/run/record"
 	"temper/internal/series"
 )
 
@@ -39,6 +39,9 @@ type GroupRecord struct {
 	FormatPenalties []float64 `json:"p_format,omitempty"`
 	// Released are the counts of the released code, zero for a group with equal rewards.
 	Released series.Released `json:"released,omitzero"`
+	// Moments sums up the advantages of the samples, where the estimator of rl.advantage
+	// whitens those of the batch; they are not whitened yet.
+	Moments *grpo.Moments `json:"moments,omitempty"`
 	// Spread is how far apart the trajectories are.
 	Spread series.Spread `json:"spread,omitzero"`
 	// Rows are what the index of the step says of the trajectories, by Rollout. They pass
@@ -50,6 +53,8 @@ type GroupRecord struct {
 type StoredBatch struct {
 	Step   int           `json:"step"`
 	Groups []GroupRecord `json:"groups,omitempty"`
+	// Whitening normalizes the advantages of the samples; nil where rl.advantage does not.
+	Whitening *grpo.Whitening `json:"whitening,omitempty"`
 }
 
 // ReadTrajectories reads stored trajectories in either form of package record; those of

@@ -1,8 +1,3 @@
-// Package run owns what a run is: its plan and what the store holds of it, from the
-// configuration to the summary. Package setup makes runs; the packages learner and
-// sampling make their steps.
-//
-// Invariant: each record is written once, whichever attempt writes it.
 package run
 
 import (
@@ -13,11 +8,11 @@ import (
 	"fmt"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/buildinfo"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/proc/buildinfo"
+	"temper/internal/run/artifact"
 )
 
 // Plan is what the workflows know of a run: small, derived once by OpenRun.

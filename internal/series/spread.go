@@ -128,7 +128,7 @@ var spreadRows = slices.Concat([]row{
 }, statusRows())
 
 func spreadRow(name, unit string, better Direction, meaning string, of func(*SpreadSummary) float64) row {
-	return row{Metric{name, unit, better, meaning}, func(s *Step) float64 { return of(&s.Rollouts.Spread) }}
+	return row{Metric{name, unit, better, meaning}, func(s *Step) (float64, bool) { return of(&s.Rollouts.Spread), true }}
 }
 
 // statusRows have a series for each way in which a call can end.

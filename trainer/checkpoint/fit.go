@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"temper/internal/fault"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // ErrMismatch means that a checkpoint is whole, but that another run,
@@ -18,10 +19,10 @@ var ErrMismatch = fault.Newf(fault.Conflict, "checkpoint does not fit")
 // Fits fails for a checkpoint that another run, configuration or architecture
 // made. want is what the run's own checkpoint of the step would say of itself;
 // one that was adopted says it of the run that it comes from. Errors: ErrMismatch, with all that differs.
-func (d Description) Fits(want About, model qwen3.Config) error {
+func (d Description) Fits(want About, network model.Config) error {
 	var differs []string
 	differ := func(what string, have, want any) {
-		if have != want {
+		if !reflect.DeepEqual(have, want) {
 			differs = append(differs, fmt.Sprintf("%s is %v, want %v", what, have, want))
 		}
 	}
@@ -30,7 +31,7 @@ func (d Description) Fits(want About, model qwen3.Config) error {
 		differ("seed", d.About.Seed, want.Seed)
 		differ("config_sha256", fmt.Sprintf("%.12s", d.About.ConfigSHA256), fmt.Sprintf("%.12s", want.ConfigSHA256))
 	}
-	have, need := fields(d.Model), fields(model)
+	have, need := fields(d.Model), fields(network)
 	for _, key := range slices.Sorted(maps.Keys(need)) {
 		differ("model."+key, have[key], need[key])
 	}
@@ -41,8 +42,8 @@ func (d Description) Fits(want About, model qwen3.Config) error {
 }
 
 // fields is a model's configuration by the keys of config.json.
-func fields(model qwen3.Config) map[string]any {
-	data, err := json.Marshal(model)
+func fields(network model.Config) map[string]any {
+	data, err := json.Marshal(network)
 	if err != nil {
 		panic(err) // numbers, one of them not finite
 	}

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"temper/internal/blob"
-	"temper/internal/blob/checksum"
-	"temper/trainer/qwen3"
+	"temper/internal/blob/object"
+	"temper/trainer/model"
 )
 
 // About says whose state a checkpoint is and where in its run. All of it is a
@@ -37,7 +37,7 @@ type manifest struct {
 	Step     int                   `json:"step"`
 	About    About                 `json:"about"`
 	Counters Counters              `json:"counters"`
-	Model    qwen3.Config          `json:"model"`
+	Model    model.Config          `json:"model"`
 	Shards   map[string][]blob.Ref `json:"shards"` // by kind: weights, first_moments, second_moments
 	// CRC64NVME of the shards, by their SHA-256. It is what a load checks: it finds
 	// damage as well and costs a tenth.
@@ -113,7 +113,7 @@ func decodeManifest(key string, data []byte) (manifest, error) {
 			if len(ref.SHA256) != 64 || ref.Size < 0 || blob.CheckKey(ref.Key) != nil {
 				return manifest{}, fmt.Errorf("%s: shard %q of %d bytes: %w", key, ref.Key, ref.Size, ErrCorrupt)
 			}
-			if crc := m.CRC64NVME[ref.SHA256]; !checksum.Valid(crc) {
+			if crc := m.CRC64NVME[ref.SHA256]; !object.ValidChecksum(crc) {
 				return manifest{}, fmt.Errorf("%s: shard %q with crc64nvme %q: %w", key, ref.Key, crc, ErrCorrupt)
 			}
 		}
@@ -176,7 +176,7 @@ type Description struct {
 	Step     int
 	About    About
 	Counters Counters
-	Model    qwen3.Config
+	Model    model.Config
 	Epoch    int64
 	Size     int64 // bytes of all shards
 	Format   int

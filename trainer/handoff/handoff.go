@@ -15,7 +15,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/gguf"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/safetensors"
 )
 
@@ -46,7 +46,7 @@ func (p Publisher) Write(ctx context.Context, ref blob.Ref, dir string) error {
 			return err
 		}
 	}
-	return hf.Create(dir, policy.Model, qwen3.ByName(policy.Weights), hf.Layout{DType: safetensors.F32, Files: files})
+	return hf.Create(dir, policy.Model, model.ByName(policy.Weights), hf.Layout{DType: safetensors.F32, Files: files})
 }
 
 // Convert makes a model directory a GGUF file in float32.

@@ -13,10 +13,10 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
+	"temper/trainer/model"
 	"temper/trainer/pass"
-	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )
 
@@ -93,7 +93,7 @@ func (m *Member) join(c *conn) (rank int, err error) {
 type work struct {
 	member    *Member
 	conn      *conn
-	network   qwen3.Config
+	network   model.Config
 	assistant *pass.Assistant // nil before the first setup
 	running   sync.WaitGroup  // passes, and beats
 	passes    sync.WaitGroup

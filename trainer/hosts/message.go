@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"temper/internal/config"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
+	"temper/trainer/model"
 	"temper/trainer/packing"
 	"temper/trainer/pass"
-	"temper/trainer/qwen3"
 )
 
 // protocol is the number of the form of messages.
@@ -76,8 +76,8 @@ type setup struct {
 	// on a device that is not the Go backend; see device.Bits.
 	Kernels     kernels.Kernels `json:"kernels"`
 	Device      string          `json:"device,omitempty"`
-	Network     qwen3.Config    `json:"network"`
-	Options     qwen3.Options   `json:"options"`
+	Network     model.Config    `json:"network"`
+	Options     model.Options   `json:"options"`
 	Loss        config.Loss     `json:"loss"`
 	Entropies   bool            `json:"entropies,omitempty"`
 	Temperature float64         `json:"temperature"`
@@ -103,7 +103,7 @@ func (s setup) config(backend string) pass.Config {
 
 // maxBytes bounds the tensors of a frame for a network: its weights, or the inputs of a
 // pass over long rows.
-func maxBytes(network qwen3.Config) int64 { return 4*int64(network.NumParameters()) + 1<<28 }
+func maxBytes(network model.Config) int64 { return 4*int64(network.NumParameters()) + 1<<28 }
 
 // refuse says why a member may not work with a hub; "" where it may.
 func (h hello) refuse(hub Identity) string {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/packing"
-	"temper/trainer/qwen3"
 	"temper/trainer/state"
 	"temper/trainer/tensor"
 )
@@ -41,7 +41,7 @@ type Standing struct {
 	// ended. It tells a process that is slow from one that will never answer.
 	Pace func() time.Duration
 
-	gradients []qwen3.TensorSpec // of Trained
+	gradients []model.TensorSpec // of Trained
 }
 
 // crew makes the passes of one call of Each, here and elsewhere.

@@ -12,8 +12,8 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/feed"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
-	"temper/trainer/qwen3"
 	"temper/trainer/state"
 )
 
@@ -81,7 +81,7 @@ func TestWeightsAndMomentsArePlaced(t *testing.T) {
 		}
 	}
 	for _, w := range s.weights {
-		for _, path := range []string{qwen3.VariablePath(w.Name), optimizer.FirstMomentPath(w.Name), optimizer.SecondMomentPath(w.Name)} {
+		for _, path := range []string{model.VariablePath(w.Name), optimizer.FirstMomentPath(w.Name), optimizer.SecondMomentPath(w.Name)} {
 			v := st.Store().GetVariable(path)
 			if got := v.ShardingSpec().ShardShape(v.Shape()).Dimensions; !slices.Equal(got, w.Shard) {
 				t.Errorf("%s is dealt in %v, want %v", path, got, w.Shard)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
-	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )
 
@@ -14,7 +14,7 @@ import (
 // no update.
 func Follow(s *State, weights []tensor.Named, trained []string) error {
 	s.ready, s.Revision = false, s.Revision+1
-	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
+	if err := model.Import(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
 	var next optimizer.Tuning

@@ -13,12 +13,12 @@ import (
 	"errors"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/buildinfo"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Open validates the configuration, claims the run id and freezes the
