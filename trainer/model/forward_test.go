@@ -257,7 +257,16 @@ func referenceLoss(cfg model.Config, ts []model.Tensor) float64 {
 }
 
 func TestGradientEqualsFiniteDifferences(t *testing.T) {
-	cfg := small(true)
+	for name, change := range map[string]func(*model.Config){"plain": func(*model.Config) {}, "all biases": variants()["all biases"]} {
+		t.Run(name, func(t *testing.T) {
+			cfg := small(true)
+			change(&cfg)
+			gradientEqualsFiniteDifferences(t, cfg)
+		})
+	}
+}
+
+func gradientEqualsFiniteDifferences(t *testing.T, cfg model.Config) {
 	ts := weightsOf(t, cfg)
 	var names []string
 	for _, spec := range cfg.Tensors() {
