@@ -2,8 +2,8 @@ package engine_test
 
 import (
 	"context"
-	"strings"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"

@@ -79,7 +79,7 @@ func (m *Model) CheckIDs(ids []int32) error {
 	return errors.Join(errs...)
 }
 
-// Import puts the weights into a store under qwen3's names, one at a time: the
+// Import puts the weights into a store under the names of trainer/model, one at a time: the
 // host holds one copy of them.
 func (m *Model) Import(store *ml.Store) error {
 	for t, err := range m.All() {

@@ -1,11 +1,19 @@
-// Package model owns the Qwen3 transformer as computation graphs: RMSNorm,
-// rotary positions, grouped-query attention with normalised queries and keys,
-// SwiGLU, a tied or untied head. Field and tensor names are those of the
-// Hugging Face checkpoints, and so are the stored layouts ([out, in] for
-// linear weights).
+// Package model owns the description of a decoder and the computation graphs made from it.
 //
-// It owns neither optimizer nor loss nor sampling, and it keeps no state: the
-// weights live in the caller's model.Store under ScopeName.
+// Config says what a network is: dimensions, and the switches by which the families of
+// transformers differ. ParseConfig and EncodeConfig read and write it as a config.json.
+// Layer names the tensors of a layer and how they are used, and Tensors lists all tensors.
+// QKV and FeedForward say what a layer computes, for four passes that differ in the rest:
+// Forward and DecodeStep here, trainer/decode on the CPU, and trainer/ondevice. A new
+// family is a row of families; a new switch is a field of Config, and one place in Layer,
+// QKV or FeedForward.
+//
+// Tensor names are those of the Hugging Face checkpoints, and so are the stored layouts
+// ([out, in] for linear weights). Norms are RMSNorm before both halves of a layer, rotations
+// turn pairs (i, i + E/2), and feed-forward parts are SwiGLU.
+//
+// The package owns neither optimizer nor loss nor sampling, and it keeps no state: the
+// weights live in the caller's store under ScopeName.
 //
 // Graph functions panic on misuse, as graph building does everywhere in GoMLX; all
 // other functions return errors. Every graph must call SetTraining(g, true) on its
