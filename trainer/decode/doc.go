@@ -1,6 +1,6 @@
 // Package decode is the pass of a decoding network on a CPU with AVX-512 or AVX2, in one call.
 //
-// model.DecodeStep describes the same pass as a graph of some hundred operations for any
+// graphs.DecodeStep describes the same pass as a graph of some hundred operations for any
 // backend. With few tokens, what the CPU backend does between operations costs more than
 // the operations. This package does each thing in a loop of its own, reads each weight
 // once for all tokens, and needs no padding: any number of tokens is a pass.

@@ -21,6 +21,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/engine"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/xlatest"
 )
 
@@ -117,11 +118,11 @@ func distribution(t *testing.T, cfg model.Config, version uint64, context []int3
 		t.Fatal(err)
 	}
 	store := ml.NewStore()
-	if err := model.Init(nil, store, cfg, version); err != nil {
+	if err := graphs.Init(nil, store, cfg, version); err != nil {
 		t.Fatal(err)
 	}
 	exec, err := ml.NewExec(backend, store, func(s *ml.Scope, in *graph.Node) *graph.Node {
-		logits := model.Logits(s, cfg, model.Forward(s, cfg, model.Inputs{Tokens: in}, model.Options{}))
+		logits := graphs.Logits(s, cfg, graphs.Forward(s, cfg, graphs.Inputs{Tokens: in}, graphs.Options{}))
 		return graph.SliceAxis(logits, 1, graph.AxisElem(-1))
 	})
 	if err != nil {

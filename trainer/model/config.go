@@ -148,3 +148,12 @@ func (c Config) HeadName() string {
 
 // Groups is the number of query heads that share a key/value head.
 func (c Config) Groups() int { return c.NumAttentionHeads / c.NumKeyValueHeads }
+
+// vocabMultiple is the width of the widest column tile of the CPU kernels.
+const vocabMultiple = 64
+
+// PaddedVocab is the width of decoded scores: the vocabulary rounded up, so that
+// every column is computed by the same kernel.
+func (c Config) PaddedVocab() int {
+	return (c.VocabSize + vocabMultiple - 1) / vocabMultiple * vocabMultiple
+}

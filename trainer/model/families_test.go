@@ -127,7 +127,7 @@ func TestValidateNamesSwitchesOfOtherFamilies(t *testing.T) {
 		"a network of family qwen2 has biases of queries, keys and values: false, want true": func(c *model.Config) { c.FamilyName, c.NoQKNorm = "qwen2", true },
 		`model_type: "gpt2", want one of`:                                                    func(c *model.Config) { c.FamilyName = "gpt2" },
 	} {
-		cfg := small(false)
+		cfg := tiny()
 		change(&cfg)
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
@@ -147,7 +147,7 @@ func TestYarnFactor(t *testing.T) {
 		{model.Rope{Factor: 40, MScale: 0.707, MScaleAllDim: 1}, (0.0707*math.Log(40) + 1) / (0.1*math.Log(40) + 1)},
 		{model.Rope{Factor: 1}, 1},
 	} {
-		cfg := small(false)
+		cfg := tiny()
 		cfg.Rope = c.rope
 		cfg.Rope.Kind = model.RopeYarn
 		if cos, _ := cfg.Rotations(1); cos[0] != float32(c.want) {

@@ -6,10 +6,11 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // BlockTokens is the number of tokens in a block of the cache.
-const BlockTokens = model.BlockTokens
+const BlockTokens = graphs.BlockTokens
 
 // The cache is [P, BlockTokens*Y]: blocks, the last of which takes what nobody wants. All
 // layers of a token lie side by side, so that a block is one piece of memory.

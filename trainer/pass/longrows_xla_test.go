@@ -12,7 +12,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/flash"
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/xlatest"
 )
 
@@ -26,7 +26,7 @@ func TestXLALongRowsHoldNoScores(t *testing.T) {
 		return
 	}
 	devices := xlatest.Devices(t, backend)
-	shortest := model.LongCompiledRow // of two blocks
+	shortest := graphs.LongCompiledRow // of two blocks
 	if xlatest.OnGPU(backend) {
 		shortest = 2 * flash.MaxBlockGPU
 	}

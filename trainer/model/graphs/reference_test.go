@@ -1,4 +1,4 @@
-package model_test
+package graphs_test
 
 import (
 	"fmt"

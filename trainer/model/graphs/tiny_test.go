@@ -1,4 +1,4 @@
-package model_test
+package graphs_test
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // TestTinyByHand follows two tokens through a network of one layer, one head
@@ -59,9 +60,9 @@ func TestTinyByHand(t *testing.T) {
 
 	want := [][]float64{first, second}
 	tokens := []int32{0, 1}
-	near(t, "forward", forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, [][]int32{tokens}, nil, nil), want, 1e-5)
+	near(t, "forward", forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{}, [][]int32{tokens}, nil, nil), want, 1e-5)
 	near(t, "reference", newReference(cfg, ts).logits(tokens), want, 1e-9)
-	twice := forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, [][]int32{{0, 1, 0, 1}}, [][]int32{{0, 1, 0, 1}}, [][]int32{{1, 1, 2, 2}})
+	twice := forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{}, [][]int32{{0, 1, 0, 1}}, [][]int32{{0, 1, 0, 1}}, [][]int32{{1, 1, 2, 2}})
 	near(t, "packed", twice, slices.Concat(want, want), 1e-5)
 	c := newCached(t, cfg, ts, 1, 16, false)
 	for i, token := range tokens {
@@ -109,8 +110,8 @@ func TestForwardEqualsReferenceAcrossShapes(t *testing.T) {
 		ts := weightsOf(t, cfg)
 		ref, tokens := newReference(cfg, ts), [][]int32{sentence(1, 19), sentence(2, 19)}
 		want := slices.Concat(ref.logits(tokens[0]), ref.logits(tokens[1]))
-		near(t, name, forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, tokens, nil, nil), want, rounding)
-		like := forward(t, storeOf(t, cfg, ts), cfg, model.Options{LikeDecode: true}, tokens, nil, nil)
+		near(t, name, forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{}, tokens, nil, nil), want, rounding)
+		like := forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{LikeDecode: true}, tokens, nil, nil)
 		near(t, name+", like decoding", like, want, rounding)
 		c := newCached(t, cfg, ts, 1, 32, false)
 		for i, token := range tokens[0] {
