@@ -105,6 +105,7 @@ var packages = []row{
 	{pattern: "internal/supervise", layer: adapters, ours: none, reason: "it runs any process and knows no role"},
 	{pattern: "trainer", layer: adapters},
 	{pattern: "trainer/...", layer: adapters},
+	{pattern: "trainer/model", layer: adapters, ours: []string{"internal/config", "internal/rl", "trainer/tensor"}, stdOnly: true, reason: "a network is described without a device"},
 	{pattern: "trainer/plugin", layer: adapters, ours: none, stdOnly: true, reason: "what is installed is decided by names and hashes, without a device"},
 	{pattern: "trainer/tensor", layer: adapters, ours: none, stdOnly: true, reason: "ports hand weights on without a network"},
 	{pattern: "trainer/packing", layer: adapters, ours: []string{"internal/rl"}, stdOnly: true, reason: "which tokens meet in a pass is decided without a device"},
