@@ -68,6 +68,25 @@ func TestXLAEngine(t *testing.T) {
 	t.Logf("%+v", st)
 }
 
+// TestXLAFamilies: biases, plain heads, scaled rotations and a layer without one.
+func TestXLAFamilies(t *testing.T) {
+	backend := xlatest.Backend(t)
+	biased, mixed := xlaModel(), xlaModel()
+	biased.FamilyName, biased.NoQKNorm, biased.QKVBias, biased.OBias, biased.MLPBias = "llama", true, true, true, true
+	biased.Rope = model.Rope{Kind: model.RopeLlama3, Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 64}
+	mixed.FamilyName, mixed.NoQKNorm, mixed.NoRopeEvery = "smollm3", true, 2
+	for _, network := range []model.Config{biased, mixed} {
+		cfg := engine.Config{Model: network, Slots: 2, Shards: 1, Capacity: 256, Ahead: 8, Queue: 8}
+		want := start(t, cfg)
+		cfg.Backend = backend
+		e := start(t, cfg)
+		for i, n := range []int{5, 40} {
+			req := policy.Request{Tokens: prompt(i, n), MaxTokens: 20, Temperature: 1, Seed: uint64(i), Version: -1}
+			near(t, network, 1, req, generate(t, e, req), generate(t, want, req))
+		}
+	}
+}
+
 // near holds a generation of the plugin against that of the backend go. Tokens are equal up to the
 // first draw that falls on a border, which is checked with the trainer's forward pass.
 func near(t *testing.T, cfg model.Config, version uint64, req policy.Request, got, want policy.Generation) {
