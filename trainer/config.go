@@ -9,8 +9,8 @@ import (
 
 	"temper/internal/config"
 	"temper/trainer/budget"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 	"temper/trainer/model/graphs"
 	"temper/trainer/packing"

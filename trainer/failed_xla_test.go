@@ -14,7 +14,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/model"
 	"temper/trainer/model/graphs"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 func fragile(backend string, mesh device.Mesh, vocabulary int) Config {
@@ -99,7 +99,7 @@ func TestXLAOutOfMemory(t *testing.T) {
 	}
 	score := func(n int) error { _, err := tr.Logprobs(t.Context(), samples[:n]); return err }
 	err = score(rows)
-	if !errors.Is(err, ErrTooLarge) || fault.Of(err) != fault.TooLarge || !strings.Contains(err.Error(), "temper trainer plan") {
+	if !errors.Is(err, ErrTooLarge) || fault.Of(err) != fault.TooLarge || !strings.Contains(err.Error(), "temper plan") {
 		t.Fatalf("error %v of kind %q, want %v with advice", err, fault.Of(err), ErrTooLarge)
 	}
 	if strings.Contains(err.Error(), "\n") {

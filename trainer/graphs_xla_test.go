@@ -15,8 +15,8 @@ import (
 	"temper/trainer/budget"
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
-	"temper/trainer/graphcache"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/graphcache"
+	"temper/trainer/xla/xlatest"
 )
 
 // smallPaper is configs/rstar2-14b.yaml with contexts and passes of a 150th, and with small

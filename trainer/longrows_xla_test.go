@@ -9,7 +9,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/device"
 	"temper/trainer/model/graphs"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 // teachLong is a lesson on rows of more than two blocks of attention, beside shorter ones.

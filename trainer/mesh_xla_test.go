@@ -20,7 +20,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
 	"temper/trainer/model"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 // Bounds between a mesh and one device, after four updates at a learning rate of 1e-2.

@@ -16,7 +16,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
 	"temper/trainer/packing"
 	"temper/trainer/pass"

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/runtest"
-	"temper/internal/schedule"
 	"temper/internal/service"
+	"temper/internal/temporalclient"
 	"temper/ui"
 )
 
@@ -264,19 +264,19 @@ func TestManyRuns(t *testing.T) {
 // place is a service that a test makes up.
 type place struct {
 	processes []service.Process
-	schedules []schedule.View
+	schedules []temporalclient.View
 	err       error
 }
 
 func (p *place) Processes(context.Context) ([]service.Process, error) { return p.processes, p.err }
 
-func (p *place) Schedules(context.Context) ([]schedule.View, error) { return p.schedules, p.err }
+func (p *place) Schedules(context.Context) ([]temporalclient.View, error) { return p.schedules, p.err }
 
 // TestServicesAndSchedules: processes come with their numbers, and what does not answer
 // is a remark.
 func TestServicesAndSchedules(t *testing.T) {
 	p := &place{processes: []service.Process{{Name: "worker", State: "healthy", Restarts: 2, Metrics: "# HELP queue_length Calls that wait.\n# TYPE queue_length gauge\nqueue_length{node=\"a b\"} 3\nx_bucket{le=\"1\"} 4\ngo_threads 7\nbad\nnan_value NaN\n"}},
-		schedules: []schedule.View{{ID: "nightly", Good: "run-1@v3"}}}
+		schedules: []temporalclient.View{{ID: "nightly", Good: "run-1@v3"}}}
 	s := newSite(t, playedRun(t).Store, func(c *ui.Config) { c.Place = p })
 	_, body := s.ask(t, http.MethodGet, "/api/v1/services", "")
 	for _, want := range []string{`"restarts":2`, `{"name":"queue_length{node=\"a b\"}","value":3,"help":"Calls that wait."}`, `{"name":"nan_value","value":"NaN"}`} {

@@ -12,6 +12,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/storeurl"
 	"temper/internal/config"
+	"temper/internal/role"
 	"temper/internal/temporalclient"
 	"temper/trainer/segment"
 )
@@ -66,18 +67,18 @@ type connection struct {
 
 // connect reaches Temporal and the store. Tasks that predecessors on this machine
 // held when they died are given back before it returns. v is told of both needs.
-func (p Place) connect(ctx context.Context, role string, v *Vitals) (*connection, error) {
+func (p Place) connect(ctx context.Context, name string, v *Vitals) (*connection, error) {
 	store, err := OpenStore(ctx, &p.Process)
 	if err != nil {
 		return nil, err
 	}
-	held, err := temporalclient.Hold(filepath.Join(p.Home, "held", role))
+	held, err := temporalclient.Hold(filepath.Join(p.Home, "held", name))
 	if err != nil {
 		return nil, err
 	}
 	forget := func() { _ = held.Close() } // a successor clears away what is left
 	c, err := p.awaitServer(ctx, temporalclient.Config{
-		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("queue_of", role), Held: held,
+		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("queue_of", name), Held: held,
 		Metrics: sdkMetrics{registry: v.Metrics},
 	})
 	if err != nil {
@@ -88,12 +89,12 @@ func (p Place) connect(ctx context.Context, role string, v *Vitals) (*connection
 		p.Log.Info("gave back tasks of processes that died", "workers", given.Workers,
 			"activities", given.Activities, "unnoted", given.Unnoted, "workflow_tasks", given.WorkflowTasks)
 	}
-	v.Progress("polls of the "+role, held.Stuck)
-	v.Need(string(NeedTemporal), func(ctx context.Context) error {
+	v.Progress("polls of the "+name, held.Stuck)
+	v.Need(string(role.NeedTemporal), func(ctx context.Context) error {
 		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	})
-	v.Need(string(NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
+	v.Need(string(role.NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
 	return &connection{client: c, store: store, close: func() { forget(); c.Close() }}, nil
 }
 

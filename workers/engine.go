@@ -11,9 +11,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/run"
 	"temper/internal/sampling"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/decode"
 	"temper/trainer/engine"
-	"temper/trainer/kernels"
 	"temper/trainer/segment"
 )
 
@@ -48,12 +48,6 @@ const DefaultRollouts = 1024
 
 func newEngineFactory(store blob.Store, backend string, slots int, log *slog.Logger) *engineFactory {
 	return &engineFactory{store: store, backend: backend, slots: min(slots, mostSlots), log: log, open: map[*engine.Engine]*segment.Reader{}}
-}
-
-// Engines makes engines as the rollout role does, for callers that sample without a
-// worker.
-func Engines(store blob.Store, backend string, slots int) func(*run.Loaded) (sampling.Engine, error) {
-	return newEngineFactory(store, backend, slots, slog.New(slog.DiscardHandler)).make
 }
 
 func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {

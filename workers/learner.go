@@ -12,9 +12,9 @@ import (
 	"temper/internal/run"
 	"temper/trainer"
 	"temper/trainer/budget"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/hosts"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 )
 
@@ -33,12 +33,6 @@ func (f learnerFactory) noteLease(run string, epoch int64) {
 	if f.hub != nil {
 		f.hub.Lead(run, epoch)
 	}
-}
-
-// Learners makes learners on one device as the trainer role does, for callers that
-// train without a worker.
-func Learners(backend string) func(*run.Loaded) (learner.Learner, error) {
-	return learnerFactory{backend: backend}.make
 }
 
 func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {

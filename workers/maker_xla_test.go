@@ -10,7 +10,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/run"
 	"temper/trainer/device"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 // TestXLAEnginesNameTheirDevice: engines of other devices, plugins or flags say so, and the

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"temper/internal/buildinfo"
+	"temper/internal/proc/buildinfo"
 )
 
 // PathMetrics is where a role serves its series.

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	"temper/internal/buildinfo"
+	"temper/internal/proc/buildinfo"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
-	"temper/internal/buildinfo"
-	"temper/internal/freeport"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
 )
 
 func lazyClient(t *testing.T, address string) client.Client {
@@ -91,7 +91,7 @@ func TestStopTimeoutIsSet(t *testing.T) {
 
 // TestUnreachableServerIsAnError: a worker that cannot start says which queue.
 func TestUnreachableServerIsAnError(t *testing.T) {
-	addrs, err := freeport.Addresses(1)
+	addrs, err := proc.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

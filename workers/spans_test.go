@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
@@ -73,7 +73,7 @@ func TestTokensOfSpansAreOfTheirPolicies(t *testing.T) {
 						continue
 					}
 					tokens[s.Policy.Version]++
-					got, err := engine.Generate(t.Context(), policy.Request{
+					got, err := engine.Generate(t.Context(), inference.Request{
 						Tokens: tr.Tokens[:at], MaxTokens: 1, Stop: loaded.Format.Stop(), Temperature: float32(h.Config.Rollout.Temperature), Seed: tr.Seed, Version: s.Policy.Version,
 					})
 					if err != nil {

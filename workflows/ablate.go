@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
-	"temper/internal/ablation"
+	"temper/internal/run/ablation"
 )
 
 const (
@@ -64,7 +64,7 @@ type ablating struct {
 }
 
 func (a *ablating) execute(ctx workflow.Context) (ablation.Outcome, error) {
-	if err := refuse(ctx, errors.Join(a.in.CheckKeys(), checkWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID))); err != nil {
+	if err := refuse(errors.Join(a.in.CheckKeys(), checkWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID))); err != nil {
 		return ablation.Outcome{}, err
 	}
 	if err := a.listen(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/workflow"
 
-	"temper/internal/ablation"
+	"temper/internal/run/ablation"
 )
 
 // AblationStatus is the answer to the query status of Ablate.

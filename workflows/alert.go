@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/watch"
 )
 
 // byWatch is who pauses a run that is in trouble.
@@ -44,10 +44,10 @@ func (s alarm) signalAlerts(ctx workflow.Context) {
 }
 
 // raiseWhenStalled raises an alert when a step takes much longer than the ones
-// before, and returns the function that ends the wait. A stage of an older program does not wait.
+// before, and returns the function that ends the wait.
 func (s alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) {
 	after := s.at.StallAfter
-	if after <= 0 || !s.ownSteps {
+	if after <= 0 {
 		return func() {}
 	}
 	waiting, cancel := workflow.WithCancel(ctx)
@@ -58,7 +58,7 @@ func (s alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) {
 		}
 		telling, done := workflow.NewDisconnectedContext(waiting) // the step may end meanwhile
 		defer done()
-		alert := watch.Stalled(step, after)
+		alert := rules.Stalled(step, after)
 		s.at.Alerts = append(slices.Clone(s.at.Alerts), alert.Text)
 		s.show(telling)
 		if err := s.raise(telling, alert); err != nil {
@@ -70,7 +70,7 @@ func (s alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) {
 }
 
 // raise records an alert that no step has raised.
-func (s *stage) raise(ctx workflow.Context, a watch.Alert) error {
+func (s *stage) raise(ctx workflow.Context, a rules.Alert) error {
 	var control *activities.Control
 	return bookkeep(ctx, "alert: "+a.Rule, control.RaiseAlert, activities.RaiseAlertInput{
 		Run: s.in.Run, Stage: s.in.Plan.Name, NumSteps: s.in.NumSteps, Alert: a, Time: workflow.Now(ctx),

@@ -7,14 +7,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/watch"
 	"temper/workflows"
 )
 
 func trouble(step int, pause bool) run.Watched {
-	a := watch.Alert{Rule: watch.RuleReward, Step: step, Text: "mean reward fell", Pause: pause}
-	return run.Watched{Alerts: []watch.Alert{a}, Standing: []string{"mean reward fell, since step 2"}}
+	a := rules.Alert{Rule: rules.RuleReward, Step: step, Text: "mean reward fell", Pause: pause}
+	return run.Watched{Alerts: []rules.Alert{a}, Standing: []string{"mean reward fell, since step 2"}}
 }
 
 // TestAlertsShow in the status of run and stage, and in their pages, until the

@@ -39,7 +39,7 @@ func AwaitStart(ctx context.Context, c client.Client, runID string, patience tim
 	}
 	status, err = awaitStatus(ctx, c, runID, preparePatience, func(s RunStatus) bool {
 		failing := s.State == StateFailed || s.State == StateStopped // the server has its reason in a moment
-		return !failing && (s.Prepared || s.State != StatePreparing) // an older worker knows only states
+		return !failing && (s.Prepared || s.State != StatePreparing) // a run that the server has paused says no more than its state
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = nil // much data: the run says itself what is wrong with it

@@ -21,10 +21,6 @@ const (
 	outsideInterval = time.Minute
 )
 
-// changeOutage is the change by which control work leaves the workflow task when it
-// does not succeed soon. The gate is asked only then, so that it costs no event before.
-const changeOutage = "outage-outside"
-
 // bookkeep does control work and puts its result into out, nil for none. It is tried
 // a few times as a local activity, which costs one event and no trip through the
 // server. A store that is away for longer makes it an ordinary activity: the server
@@ -32,7 +28,7 @@ const changeOutage = "outage-outside"
 // the store is away.
 func bookkeep(ctx workflow.Context, summary string, activity, in, out any) error {
 	err := workflow.ExecuteLocalActivity(promptly(ctx, summary), activity, in).Get(ctx, out)
-	if !mayPass(err) || workflow.GetVersion(ctx, changeOutage, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	if !mayPass(err) {
 		return err
 	}
 	return workflow.ExecuteActivity(patiently(ctx, summary), activity, in).Get(ctx, out)

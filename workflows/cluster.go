@@ -12,9 +12,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
-	"temper/internal/placement/operate"
-	"temper/internal/placement/scaling"
+	"temper/internal/run/setup"
 )
 
 // TypeCluster is the workflow that gives runs their room, ClusterWorkflowID its only
@@ -43,9 +41,9 @@ type NodeCommand struct {
 
 // ClusterInput is what one execution of Cluster hands to the next.
 type ClusterInput struct {
-	Floor    gang.Floor       `json:"floor"`
-	Settings operate.Settings `json:"settings"`
-	Scaling  []scaling.State  `json:"scaling,omitempty"`
+	Floor    placement.Floor    `json:"floor"`
+	Settings placement.Settings `json:"settings"`
+	Scaling  []placement.State  `json:"scaling,omitempty"`
 	// Done are the last scalings, the oldest first.
 	Done []ScaledGroup `json:"done,omitempty"`
 	// Began is set once open runs were asked who holds room.
@@ -63,11 +61,11 @@ type ScaledGroup struct {
 
 // ClusterStatus is the answer to the query status of Cluster.
 type ClusterStatus struct {
-	Nodes   []placement.Node `json:"nodes,omitempty"`
-	Runs    []gang.Tenant    `json:"runs,omitempty"`
-	Drains  []gang.Drain     `json:"drains,omitempty"`
-	Scaled  []ScaledGroup    `json:"scaled,omitempty"`
-	Trouble string           `json:"trouble,omitempty"`
+	Nodes   []placement.Node   `json:"nodes,omitempty"`
+	Runs    []placement.Tenant `json:"runs,omitempty"`
+	Drains  []placement.Drain  `json:"drains,omitempty"`
+	Scaled  []ScaledGroup      `json:"scaled,omitempty"`
+	Trouble string             `json:"trouble,omitempty"`
 }
 
 const (
@@ -111,7 +109,7 @@ type cluster struct {
 	// since then.
 	news    bool
 	looks   int
-	loads   []scaling.Load
+	loads   []placement.Load
 	trouble string
 	inboxes []inbox
 	pending map[string]workflow.ReceiveChannel
@@ -223,11 +221,11 @@ func (c *cluster) drainSignals(ctx workflow.Context) {
 }
 
 func (c *cluster) takeRequest(ctx workflow.Context, content letter) error {
-	var r gang.Request
+	var r placement.Request
 	if err := content.decode(&r); err != nil {
 		return err
 	}
-	if r.Run == "" || r.Holder == "" || RunIDFromWorkflowID(r.Run) != r.Run || len(r.Need.Check()) > 0 || r.Priority < 0 || r.Priority > maxPriority {
+	if r.Run == "" || r.Holder == "" || RunIDFromWorkflowID(r.Run) != r.Run || len(r.Need.Check()) > 0 || r.Priority < 0 || r.Priority > setup.MaxPriority {
 		return fmt.Errorf("run %q asks for what no run may ask for", brief(r.Run))
 	}
 	c.Floor.Ask(workflow.Now(ctx), r)
@@ -297,13 +295,13 @@ func (c *cluster) look(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	c.looked = now
 	c.looks++
-	in := operate.ObserveInput{Known: c.digest, FindRuns: !c.Began}
+	in := placement.ObserveInput{Known: c.digest, FindRuns: !c.Began}
 	if now.Sub(c.Checked) >= checkEvery {
 		for _, t := range c.Floor.Tenants {
 			in.Holders = append(in.Holders, t.Holder)
 		}
 	}
-	var out operate.Observed
+	var out placement.Observed
 	if err := workflow.ExecuteLocalActivity(promptly(ctx, "look at the cluster"), placing.ObserveCluster, in).Get(ctx, &out); err != nil {
 		c.trouble = "the cluster cannot be seen: " + failureText(err)
 		return
@@ -340,38 +338,38 @@ func (c *cluster) look(ctx workflow.Context) {
 func (c *cluster) askAll(ctx workflow.Context, holders []string) {
 	c.Began = true
 	for _, holder := range holders {
-		if !slices.ContainsFunc(c.Floor.Tenants, func(t gang.Tenant) bool { return t.Holder == holder }) {
+		if !slices.ContainsFunc(c.Floor.Tenants, func(t placement.Tenant) bool { return t.Holder == holder }) {
 			// A run that has just ended holds nothing.
-			_ = workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, gang.Decision{Do: gang.Ask}).Get(ctx, nil)
+			_ = workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, placement.Decision{Do: placement.Ask}).Get(ctx, nil)
 		}
 	}
 }
 
 // act carries out a decision.
-func (c *cluster) act(ctx workflow.Context, d gang.Decision) {
+func (c *cluster) act(ctx workflow.Context, d placement.Decision) {
 	var placing *activities.Placement
-	var out operate.Outcome
+	var out placement.Outcome
 	var err error
 	switch d.Do {
-	case gang.Start:
+	case placement.Start:
 		if err = c.do(ctx, "start run "+d.Run, placing.StartGang, d, &out); err != nil {
 			out.Refused = failureText(err)
 		}
 		c.Floor.Started(workflow.Now(ctx), d.Run, d.Epoch, out.Refused)
-	case gang.Stop:
+	case placement.Stop:
 		if err = c.do(ctx, "stop run "+d.Run, placing.StopGang, d, &out); err == nil {
 			c.Floor.Stopped(d.Run, d.Epoch)
 		}
-	case gang.Shrink:
+	case placement.Shrink:
 		scaler{c}.shrink(ctx, d)
-	case gang.CloseNode, gang.EmptyNode, gang.OpenNode:
+	case placement.CloseNode, placement.EmptyNode, placement.OpenNode:
 		if err = c.do(ctx, string(d.Do)+" "+d.Node, placing.MoveNode, d, &out); err == nil {
 			c.Floor.Moved(d)
 		}
 		if out.Refused != "" {
 			c.trouble = out.Refused
 		}
-	case gang.Grant, gang.Yield, gang.Tell, gang.Ask:
+	case placement.Grant, placement.Yield, placement.Tell, placement.Ask:
 		c.tell(ctx, d)
 	}
 	if err != nil {
@@ -387,7 +385,7 @@ func (c *cluster) do(ctx workflow.Context, summary string, activity, in, out any
 }
 
 // tell sends a decision to its run. A run that is not there any more has ended.
-func (c *cluster) tell(ctx workflow.Context, d gang.Decision) {
+func (c *cluster) tell(ctx workflow.Context, d placement.Decision) {
 	holder := cmp.Or(d.Holder, RunWorkflowID(d.Run))
 	d.Jobs = nil
 	if err := workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, d).Get(ctx, nil); err != nil && ctx.Err() == nil {
@@ -401,7 +399,7 @@ func (c *cluster) tell(ctx workflow.Context, d gang.Decision) {
 type scaler struct{ *cluster }
 
 // shrink takes the engines back that a run has beyond its need.
-func (c scaler) shrink(ctx workflow.Context, d gang.Decision) {
+func (c scaler) shrink(ctx workflow.Context, d placement.Decision) {
 	job := d.Jobs[0]
 	c.scaleTo(ctx, placement.Scaling{Job: job.ID, Group: string(job.Role), From: -1, To: job.Members, Reason: d.Why})
 	c.Floor.Shrunk()
@@ -426,7 +424,7 @@ func (c scaler) scale(ctx workflow.Context) {
 
 // ruleOf is the rule of a group: the operator's, or that of a run's engines, which may
 // grow while no run waits for room.
-func (c scaler) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
+func (c scaler) ruleOf(now time.Time, job string) (placement.Rule, bool) {
 	for _, r := range c.Settings.Rules {
 		if r.Job == job {
 			return r, true
@@ -434,28 +432,28 @@ func (c scaler) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
 	}
 	role, run, _ := strings.Cut(job, "-")
 	t, ok := c.Floor.Find(run)
-	if !ok || role != string(placement.RoleEngine) || t.Phase != gang.Holding || t.Need.Engine == nil || t.Need.Engine.Most == 0 {
-		return scaling.Rule{}, false
+	if !ok || role != string(placement.RoleEngine) || t.Phase != placement.Holding || t.Need.Engine == nil || t.Need.Engine.Most == 0 {
+		return placement.Rule{}, false
 	}
-	rule := scaling.Rule{Job: job, Group: role, Kind: scaling.BySlots, Least: t.Need.Engine.Count, Most: t.Need.Engine.Most, Target: 1}
+	rule := placement.Rule{Job: job, Group: role, Kind: placement.BySlots, Least: t.Need.Engine.Count, Most: t.Need.Engine.Most, Target: 1}
 	if len(c.Floor.Queue(now)) > 0 {
 		rule.Most = rule.Least
 	}
 	return rule, true
 }
 
-func (c scaler) scalingState(job string) *scaling.State {
-	i := slices.IndexFunc(c.Scaling, func(s scaling.State) bool { return s.Job == job })
+func (c scaler) scalingState(job string) *placement.State {
+	i := slices.IndexFunc(c.Scaling, func(s placement.State) bool { return s.Job == job })
 	if i < 0 {
 		i = len(c.Scaling)
-		c.Scaling = append(c.Scaling, scaling.State{Job: job})
+		c.Scaling = append(c.Scaling, placement.State{Job: job})
 	}
 	return &c.Scaling[i]
 }
 
 func (c scaler) scaleTo(ctx workflow.Context, to placement.Scaling) {
 	var placing *activities.Placement
-	var out operate.Outcome
+	var out placement.Outcome
 	if err := c.do(ctx, brief("scale "+to.String()), placing.ScaleGroup, to, &out); err != nil {
 		out.Refused = failureText(err)
 	}
@@ -492,7 +490,7 @@ func (c *cluster) details(namespace string, now time.Time) string {
 	rows := []string{"| run | state | priority | place in the queue | since | waits for |", "|---|---|---|---|---|---|"}
 	for _, t := range c.Floor.Tenants {
 		place := ""
-		if i := slices.IndexFunc(queue, func(q gang.Tenant) bool { return q.Run == t.Run }); i >= 0 {
+		if i := slices.IndexFunc(queue, func(q placement.Tenant) bool { return q.Run == t.Run }); i >= 0 {
 			place = fmt.Sprint(i + 1)
 		}
 		rows = append(rows, fmt.Sprintf("| [%s](%s) | %s | %d | %s | %s | %s |", t.Run, page(namespace, t.Holder), t.Phase, t.Priority, place,

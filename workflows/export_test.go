@@ -40,6 +40,9 @@ func TakeReceipt(plan run.Plan, data []byte) {
 	_ = r.status().details("")
 }
 
+// StageAlone is RLStage without the check that a run has started it.
+var StageAlone = runStage
+
 // OfFiring is for tests: the test environment knows no cron schedule of the workflow
 // that it runs.
 var OfFiring = ofFiring

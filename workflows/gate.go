@@ -71,8 +71,6 @@ type gate struct {
 	carry map[string]handler
 	// others are the signals besides the commands, and what to do with one.
 	others []inbox
-	// strict is false for a workflow that began under a program which took any command.
-	strict bool
 	// ref is the run, once that is open; ignored counts the signals without effect.
 	ref     func() run.Ref
 	ignored int
@@ -160,7 +158,7 @@ func (g *gate) receive(ctx workflow.Context, name string) bool {
 	}
 	var c Command
 	err := content.decode(&c)
-	if err == nil && g.strict {
+	if err == nil {
 		err = c.check()
 	}
 	if err == nil {
@@ -199,7 +197,7 @@ func (g *gate) ignore(ctx workflow.Context, name string, why error) {
 	text := fmt.Sprintf("signal %s: %s", name, brief(failureText(why)))
 	workflow.GetLogger(ctx).Warn("signal ignored", "signal", name, "err", text)
 	ref := g.ref()
-	if g.ignored++; !g.strict || g.ignored > maxIgnored || ref.RunID == "" {
+	if g.ignored++; g.ignored > maxIgnored || ref.RunID == "" {
 		return
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {

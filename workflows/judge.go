@@ -10,7 +10,6 @@ import (
 	"temper/internal/fault"
 	"temper/internal/placement"
 	"temper/internal/run"
-	"temper/internal/run/judge"
 )
 
 // eventUntil is the kind of the event that says why a stage ends or is held by its figures.
@@ -58,7 +57,7 @@ func (r measuring) passGate(ctx workflow.Context) error {
 		return nil
 	}
 	var control *activities.Control
-	var out judge.GateResult
+	var out run.GateResult
 	in := activities.JudgeGateInput{Run: r.ref, Before: r.reports[0].Before}
 	if err := bookkeep(ctx, "judge the policy after SFT", control.JudgeGate, in, &out); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (s judging) afterStep(ctx workflow.Context) (*judged, error) {
 		return nil, nil //nolint:nilnil // nothing is judged
 	}
 	var control *activities.Control
-	var out judge.StageVerdict
+	var out run.StageVerdict
 	in := activities.JudgeStageInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: step, First: s.firstStep(), Last: s.at.NextStep >= s.endStep(),
 	}
@@ -127,7 +126,7 @@ func (s judging) afterStep(ctx workflow.Context) (*judged, error) {
 }
 
 // applyVerdict writes down a verdict and holds the stage where it says so.
-func (s judging) applyVerdict(ctx workflow.Context, step int, v judge.StageVerdict) (*judged, error) {
+func (s judging) applyVerdict(ctx workflow.Context, step int, v run.StageVerdict) (*judged, error) {
 	verb := "ends after"
 	if !v.End {
 		verb = "is held after"

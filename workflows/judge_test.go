@@ -7,9 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.temporal.io/sdk/testsuite"
 
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/run/judge"
-	"temper/internal/verdict"
 	"temper/workflows"
 )
 
@@ -33,7 +32,7 @@ func TestPlateauEndsAStage(t *testing.T) {
 	w.plan.EvalSets = []run.EvalSet{{Name: "aime", EverySteps: 2}, {Name: "math"}}
 	w.plan.Stages[0].Judged = true
 	w.plan.CheckpointEvery = 10
-	w.verdicts = map[int]judge.StageVerdict{3: {Kind: verdict.Plateau, Reason: "nothing gained", End: true}}
+	w.verdicts = map[int]run.StageVerdict{3: {Kind: rules.Plateau, Reason: "nothing gained", End: true}}
 	if got := newScenario(t, w).run().Policy.Version; got != 6 {
 		t.Errorf("policy %d, want that of step 6", got)
 	}
@@ -62,7 +61,7 @@ func TestPlateauEndsAStage(t *testing.T) {
 func TestJudgingCrossesContinueAsNew(t *testing.T) {
 	w := newWorld(5)
 	w.plan.Stages[0].Judged = true
-	w.verdicts = map[int]judge.StageVerdict{5: {Kind: verdict.Bound, Reason: "five steps", End: true}}
+	w.verdicts = map[int]run.StageVerdict{5: {Kind: rules.Bound, Reason: "five steps", End: true}}
 	got, n := runStage(t, w, stageInput(w, 2), func(*testsuite.TestWorkflowEnvironment) {})
 	if n != 3 || len(w.judged) != 5 {
 		t.Fatalf("%d executions judged %d steps, want 3 and 5", n, len(w.judged))
@@ -81,7 +80,7 @@ func TestJudgingCrossesContinueAsNew(t *testing.T) {
 func TestCollapsePauses(t *testing.T) {
 	w := newWorld(3)
 	w.plan.Stages[0].Judged = true
-	w.verdicts = map[int]judge.StageVerdict{2: {Kind: verdict.Collapse, Reason: "mean reward 0.1, was 0.9", Pause: true}}
+	w.verdicts = map[int]run.StageVerdict{2: {Kind: rules.Collapse, Reason: "mean reward 0.1, was 0.9", Pause: true}}
 	s := newScenario(t, w)
 	var paused workflows.RunStatus
 	s.env.RegisterDelayedCallback(func() {
@@ -100,7 +99,7 @@ func TestCollapsePauses(t *testing.T) {
 func TestGateRefuses(t *testing.T) {
 	w := newWorld(2)
 	w.plan.Gate = true
-	w.gate = judge.GateResult{Text: "0.41 of 90 answers equal the result of the last call, want at least 0.9 (sft.gate.min_copied)"}
+	w.gate = run.GateResult{Text: "0.41 of 90 answers equal the result of the last call, want at least 0.9 (sft.gate.min_copied)"}
 	s := newScenario(t, w)
 	s.env.ExecuteWorkflow(workflows.RLRun, run.Input{RunID: "demo"})
 	if err := s.env.GetWorkflowError(); err == nil || !strings.Contains(err.Error(), "0.41 of 90 answers") {
@@ -110,7 +109,7 @@ func TestGateRefuses(t *testing.T) {
 		t.Errorf("calls %v", w.log())
 	}
 	w = newWorld(2)
-	w.plan.Gate, w.gate = true, judge.GateResult{Passed: true, Text: "0.95"}
+	w.plan.Gate, w.gate = true, run.GateResult{Passed: true, Text: "0.95"}
 	if got := newScenario(t, w).run().Policy.Version; got != 2 {
 		t.Errorf("a run that passes ends with policy %d, want 2", got)
 	}

@@ -32,7 +32,6 @@ const (
 const (
 	TypeRun      = "RLRun"
 	TypeStage    = "RLStage"
-	TypeStep     = "RLStep"
 	TypeEvaluate = "EvaluateRun"
 	TypeRetrain  = "Retrain"
 	TypeAblate   = "Ablate"
@@ -109,11 +108,6 @@ func RunWorkflowID(runID string) string { return runPrefix + runID }
 // StageWorkflowID is the workflow id of a stage; index counts from 1.
 func StageWorkflowID(runID string, index int, name string) string {
 	return fmt.Sprintf("%s%s/stage-%02d-%s", runPrefix, runID, index, safeName(name))
-}
-
-// StepWorkflowID is the workflow id of a step, counted through the run from 1.
-func StepWorkflowID(runID string, step int) string {
-	return fmt.Sprintf("%s%s/step-%06d", runPrefix, runID, step)
 }
 
 // EvaluateWorkflowID is the workflow id of an evaluation of a finished run. One

@@ -17,7 +17,6 @@ func TestWorkflowIDs(t *testing.T) {
 	for got, want := range map[string]string{
 		workflows.RunWorkflowID("demo"):                        "rl/demo",
 		workflows.StageWorkflowID("demo", 2, "two hops/x"):     "rl/demo/stage-02-two-hops-x",
-		workflows.StepWorkflowID("demo", 123):                  "rl/demo/step-000123",
 		workflows.EvaluateWorkflowID("demo", nil):              "rl/demo/eval-last",
 		workflows.EvaluateWorkflowID("demo", &version):         "rl/demo/eval-000007",
 		workflows.RunIDFromWorkflowID("rl/demo-1"):             "demo-1",

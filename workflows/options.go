@@ -45,9 +45,6 @@ const (
 	localTimeout = 20 * time.Minute
 	// lookupAttempts bounds asking for something that may not exist at all.
 	lookupAttempts = 5
-	// forever stands where the SDK wants an end: a local activity without a
-	// ScheduleToClose would give up after its StartToClose, retries included.
-	forever = 365 * 24 * time.Hour
 	// farewellTimeout bounds each last write of a run that ends in cancellation
 	// or failure.
 	farewellTimeout = time.Minute
@@ -93,17 +90,6 @@ func activityOptions(queue string, attempt time.Duration, summary string) workfl
 		RetryPolicy:         retries(),
 		Summary:             summary,
 	}
-}
-
-// inline is for the data of a run that began under a program which prepared them
-// inside a workflow task; see changePrepare.
-func inline(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		ScheduleToCloseTimeout: forever,
-		StartToCloseTimeout:    localTimeout,
-		RetryPolicy:            retries(),
-		Summary:                summary,
-	})
 }
 
 // farewell is promptly for the last words of a run that was cancelled or failed:

@@ -33,10 +33,6 @@ type receipt struct {
 	Seal    string       `json:"seal,omitempty"`
 }
 
-// changeSealed is the change by which a run and its stage know each other's signals by
-// a seal, and write down which signals they ignore.
-const changeSealed = "sealed-signals"
-
 // seal is what the signals of one execution of a run and its stages carry. It keeps
 // out what a person sends by mistake, and what is left of an earlier execution of the
 // run. It is no secret: who may send signals may send commands as well.
@@ -56,7 +52,7 @@ type gateOrder struct {
 // stageLink is how a run reaches the stage under way.
 type stageLink struct {
 	forwarding workflow.Mutex
-	// seal goes with each signal; "" in a run of an older program.
+	// seal goes with each signal.
 	seal string
 	// child is the stage that runs now; nil between stages.
 	child workflow.ChildWorkflowFuture
@@ -172,10 +168,6 @@ func (s *stage) carryOut(ctx workflow.Context, o order) receipt {
 	}
 }
 
-// changeAmendInterrupted is the change by which no amendment holds for a step that a
-// command has interrupted.
-const changeAmendInterrupted = "amend-after-interrupted"
-
 // amend changes the configuration from the first step on that has not begun.
 func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 	s.gate.busy++
@@ -184,10 +176,8 @@ func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 	if s.inStep {
 		earliest++
 	}
-	earliest = max(earliest, s.at.Begun+1) // what is sampled ahead has begun, too
-	if s.at.Interrupted >= earliest && workflow.GetVersion(ctx, changeAmendInterrupted, workflow.DefaultVersion, 1) == 1 {
-		earliest = s.at.Interrupted + 1 // so has a step that is made again: its groups are kept
-	}
+	// A step that is sampled ahead has begun. So has one that was interrupted: its groups are kept.
+	earliest = max(earliest, s.at.Begun+1, s.at.Interrupted+1)
 	out, err := a.carryOut(ctx, s.in.Run, earliest)
 	if err != nil {
 		return receipt{Refused: failureText(asFailure(err))}

@@ -18,13 +18,6 @@ import (
 // FindOwner asks the server for the execution that a run belongs to.
 func FindOwner(c client.Client) func(context.Context, run.Owner) (setup.Execution, error) {
 	return func(ctx context.Context, who run.Owner) (setup.Execution, error) {
-		if who.Workflow == "" { // of a plan that an older program made
-			id, err := workflowOf(ctx, c, who)
-			if err != nil || id == "" {
-				return forgotten(who), err
-			}
-			who.Workflow = id
-		}
 		about, err := c.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 			Namespace: who.Namespace, Execution: &common.WorkflowExecution{WorkflowId: who.Workflow, RunId: who.Execution},
 		})
@@ -40,17 +33,6 @@ func FindOwner(c client.Client) func(context.Context, run.Owner) (setup.Executio
 			Workflow: who.Workflow, State: inWords(info.GetStatus()),
 		}, nil
 	}
-}
-
-// workflowOf looks up the workflow id of an execution, "" for none.
-func workflowOf(ctx context.Context, c client.Client, who run.Owner) (string, error) {
-	found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: who.Namespace, Query: fmt.Sprintf("RunId = '%s'", who.Execution), PageSize: 1,
-	})
-	if err != nil || len(found.GetExecutions()) == 0 {
-		return "", err
-	}
-	return found.GetExecutions()[0].GetExecution().GetWorkflowId(), nil
 }
 
 // isForgotten reports whether the server does not have what was asked for.

@@ -11,9 +11,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
-	"temper/internal/promotion"
-	"temper/internal/retrain"
+	"temper/internal/rules"
 	"temper/internal/run"
+	"temper/internal/run/retrain"
 )
 
 // Retrain makes one re-training of a schedule: it looks for new problems, runs
@@ -56,7 +56,7 @@ type retraining struct {
 }
 
 func (r *retraining) execute(ctx workflow.Context) (retrain.Outcome, error) {
-	if err := refuse(ctx, errors.Join(r.in.CheckKeys(), checkWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID))); err != nil {
+	if err := refuse(errors.Join(r.in.CheckKeys(), checkWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID))); err != nil {
 		return retrain.Outcome{}, err
 	}
 	var control *activities.Control
@@ -160,7 +160,7 @@ func (r *retraining) showOutcome(ctx workflow.Context, out retrain.Outcome) {
 		for _, v := range out.Verdicts {
 			text += fmt.Sprintf("\n| %s | %v | %s |", v.Rule, v.Passed, cell(v.Text))
 		}
-		text += "\n\n" + promotion.Table(out.Candidate, out.Good)
+		text += "\n\n" + rules.GateTable(out.Candidate, out.Good)
 	}
 	workflow.SetCurrentDetails(ctx, text)
 }

@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
-	"temper/internal/retrain"
+	"temper/internal/run/retrain"
 )
 
 // DefaultCatchup is how late a re-training may start after an outage of the

@@ -67,12 +67,9 @@ func (r *runFlow) setup(ctx workflow.Context) error {
 	}
 	r.in.RunID = ofFiring(info, cmp.Or(r.in.RunID, RunIDFromWorkflowID(info.WorkflowExecution.ID)))
 	r.room = tenancy{spec: r.in.Placement, run: r.in.RunID, holder: info.WorkflowExecution.ID, priority: r.in.Priority, changed: lodging{r}.changed}
-	r.link = stageLink{forwarding: workflow.NewMutex(ctx), receipts: map[int]receipt{}, adopt: r.adoptAnswer}
-	if workflow.GetVersion(ctx, changeSealed, workflow.DefaultVersion, 1) == 1 {
-		r.link.seal = seal(ctx)
-	}
+	r.link = stageLink{forwarding: workflow.NewMutex(ctx), seal: seal(ctx), receipts: map[int]receipt{}, adopt: r.adoptAnswer}
 	r.gate = gate{
-		scope: "run", save: r.save, onPause: r.onPause, vacate: lodging{r}.vacate, carry: steering{r}.handlers(), strict: r.link.seal != "", ref: func() run.Ref { return r.ref },
+		scope: "run", save: r.save, onPause: r.onPause, vacate: lodging{r}.vacate, carry: steering{r}.handlers(), ref: func() run.Ref { return r.ref },
 		forward: func(ctx workflow.Context) {
 			steering{r}.showCommand(ctx)
 			r.link.forward(ctx, func() gateOrder { return gateOrder{holding: r.gate.holding, Yield: r.gate.Yield} })
@@ -153,7 +150,7 @@ func (r *runFlow) evaluateFinal(ctx workflow.Context) error {
 
 // open freezes the configuration and learns the plan.
 func (r *runFlow) open(ctx workflow.Context) error {
-	if err := refuse(ctx, r.wrong); err != nil {
+	if err := refuse(r.wrong); err != nil {
 		return err
 	}
 	var control *activities.Control
@@ -164,10 +161,8 @@ func (r *runFlow) open(ctx workflow.Context) error {
 	return r.describe(ctx, runAttributes(r.plan.RunID))
 }
 
-// changePrepare is the change by which the data of a run is prepared outside of
-// workflow tasks, since it may take longer than one may.
-const changePrepare = "prepare-outside"
-
+// prepare has the data prepared outside of workflow tasks, since it may take longer than
+// a task may.
 func (r *runFlow) prepare(ctx workflow.Context) error {
 	if err := r.gate.pass(ctx); err != nil {
 		return err
@@ -175,13 +170,8 @@ func (r *runFlow) prepare(ctx workflow.Context) error {
 	var control *activities.Control
 	in := activities.PrepareDataInput{Run: r.ref}
 	const summary = "prepare problems, dialogues, tokenizer"
-	var err error
-	if workflow.GetVersion(ctx, changePrepare, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		err = workflow.ExecuteLocalActivity(inline(ctx, summary), control.PrepareData, in).Get(ctx, nil)
-	} else {
-		options := workflow.WithActivityOptions(ctx, activityOptions(QueueControl, prepareTimeout, summary))
-		err = workflow.ExecuteActivity(workflow.WithPriority(options, priority(r.plan.Priority)), control.PrepareData, in).Get(ctx, nil)
-	}
+	options := workflow.WithActivityOptions(ctx, activityOptions(QueueControl, prepareTimeout, summary))
+	err := workflow.ExecuteActivity(workflow.WithPriority(options, priority(r.plan.Priority)), control.PrepareData, in).Get(ctx, nil)
 	r.prepared = err == nil
 	return err
 }

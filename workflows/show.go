@@ -62,17 +62,9 @@ func stageStatus(report run.StageReport, note string) StageStatus {
 	return s
 }
 
-// changeShowCommand is the change by which the list of runs shows a command before the
-// run comes to its safe point.
-const changeShowCommand = "show-command"
-
-// showCommand shows what a command has asked for.
+// showCommand shows what a command has asked for, before the run comes to its safe point.
 func (r steering) showCommand(ctx workflow.Context) {
 	r.show(ctx)
-	if stateOf(&r.gate, r.doing) == r.shownState || !r.plan.ProgressAttributes ||
-		workflow.GetVersion(ctx, changeShowCommand, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return
-	}
 	if err := r.publishState(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
 	}

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -30,7 +29,7 @@ type StageInput struct {
 	// EndBefore is the step that a fork's stage ends before, as its parent's did; 0
 	// = none.
 	EndBefore int `json:"end_before,omitempty"`
-	// Seal is what the signals of the run carry; "" under an older program.
+	// Seal is what the signals of the run carry.
 	Seal string `json:"seal,omitempty"`
 	// Window is how many steps sampling may be ahead of learning; 0 = none.
 	Window int `json:"window,omitempty"`
@@ -98,9 +97,13 @@ type StageResult struct {
 
 // RLStage makes the steps of one stage, one after another: sample, then learn.
 func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
-	if err := cmp.Or(refuseAlone(ctx, TypeStage), in.check()); err != nil {
+	if err := refuseAlone(ctx); err != nil {
 		return StageResult{}, err
 	}
+	return runStage(ctx, in)
+}
+
+func runStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	s := &stage{in: in, at: in.Progress}
 	s.ahead = lookahead{stage: s}
 	if err := s.setup(ctx); err != nil {
@@ -126,27 +129,23 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 }
 
 type stage struct {
-	in     StageInput
-	at     StageProgress
-	gate   gate
-	done   bool
-	inStep bool // a step is in flight
-	// ownSteps is false for a stage that began under a program whose steps were
-	// child workflows.
-	ownSteps bool
-	recent   []StepNumbers // newest last, for the web UI
-	ahead    lookahead
-	verdict  *judged // that ended the stage
+	in      StageInput
+	at      StageProgress
+	gate    gate
+	done    bool
+	inStep  bool          // a step is in flight
+	recent  []StepNumbers // newest last, for the web UI
+	ahead   lookahead
+	verdict *judged // that ended the stage
 }
 
 // numRecent is the number of steps shown in the web UI.
 const numRecent = 12
 
 func (s *stage) setup(ctx workflow.Context) error {
-	s.ownSteps = workflow.GetVersion(ctx, changeSplitStep, workflow.DefaultVersion, 1) == 1
 	s.ahead.restore()
 	s.gate = gate{
-		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause, strict: s.in.Seal != "", ref: func() run.Ref { return s.in.Run },
+		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause, ref: func() run.Ref { return s.in.Run },
 		others: []inbox{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}, {signalFreeze, s.takeFreeze}},
 	}
 	if err := s.gate.listen(ctx); err != nil {
@@ -286,28 +285,16 @@ func (s *stage) step(ctx workflow.Context) error {
 	return s.report(ctx)
 }
 
-// changeSplitStep is the change by which a stage makes its steps itself: sample,
-// then learn. Before it each step was a child workflow.
-const changeSplitStep = "split-step"
-
 func (s *stage) makeStep(ctx workflow.Context, in StepInput) (StepResult, error) {
 	if s.in.Window > 0 {
 		return s.ahead.makeStep(ctx, in)
 	}
-	if s.ownSteps {
-		step := newStep(ctx, in)
-		batch, err := step.sample(ctx)
-		if err != nil {
-			return StepResult{}, err
-		}
-		return step.learn(ctx, batch)
+	step := newStep(ctx, in)
+	batch, err := step.sample(ctx)
+	if err != nil {
+		return StepResult{}, err
 	}
-	attributes := searchAttributes(s.in.SearchAttributes, in.Run.RunID, s.in.Plan.Name, in.Step)
-	child := asChild(ctx, StepWorkflowID(in.Run.RunID, in.Step),
-		fmt.Sprintf("step %d of %d, stage %s, policy %d", in.Step, in.NumSteps, s.in.Plan.Name, in.Policy.Version), attributes)
-	var out StepResult
-	err := workflow.ExecuteChildWorkflow(workflow.WithWorkflowPriority(child, priority(s.in.Priority)), RLStep, in).Get(child, &out)
-	return out, err
+	return step.learn(ctx, batch)
 }
 
 // reportEvery is the number of steps after which a stage tells step and reward

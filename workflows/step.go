@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"cmp"
 	"fmt"
 
 	"go.temporal.io/sdk/workflow"
@@ -9,8 +8,8 @@ import (
 	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/placement"
-	"temper/internal/proof"
 	"temper/internal/run"
+	"temper/internal/run/chain"
 )
 
 // StepInput says which step to make and from which policy.
@@ -35,20 +34,6 @@ type StepResult struct {
 	Numbers StepNumbers `json:"numbers"`
 	// Watched is what the watch says of the step.
 	Watched run.Watched `json:"watched,omitzero"`
-}
-
-// RLStep makes one step as a workflow of its own. Stages that began under an older
-// program go on with it; today's make their steps themselves, see stage.step.
-func RLStep(ctx workflow.Context, in StepInput) (StepResult, error) {
-	if err := cmp.Or(refuseAlone(ctx, TypeStep), in.check()); err != nil {
-		return StepResult{}, err
-	}
-	s := newStep(ctx, in)
-	batch, err := s.sample(ctx)
-	if err != nil {
-		return StepResult{}, err
-	}
-	return s.learn(ctx, batch)
 }
 
 // step is one step under way: sample, then learn.
@@ -265,7 +250,7 @@ func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Signals += part.Signals
 	sum.Busy = append(sum.Busy, part.Busy...)
 	for _, m := range part.MadeBy {
-		sum.MadeBy = proof.AddMaker(sum.MadeBy, m)
+		sum.MadeBy = chain.AddMaker(sum.MadeBy, m)
 	}
 	if part.Wall > sum.Wall {
 		sum.Wall, sum.SampleTime, sum.ToolTime = part.Wall, part.SampleTime, part.ToolTime

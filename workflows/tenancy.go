@@ -8,10 +8,9 @@ import (
 
 	"temper/activities"
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
 )
 
-// signalPlacement brings what the cluster has decided of a run: a gang.Decision.
+// signalPlacement brings what the cluster has decided of a run: a placement.Decision.
 const signalPlacement = "placement"
 
 // defaultRelease is how long a paused run keeps its room unless it says otherwise.
@@ -46,7 +45,7 @@ type tenancy struct {
 	// waits says what the run waits for while it has no room.
 	waits string
 	// changed is called when the cluster gives room or wants it back.
-	changed func(workflow.Context, gang.Decision)
+	changed func(workflow.Context, placement.Decision)
 }
 
 // queues are where the run's work goes.
@@ -60,7 +59,7 @@ func (t *tenancy) queues() placement.Queues {
 // ask asks the cluster for room, or tells it that the run has it.
 func (t *tenancy) ask(ctx workflow.Context) error {
 	var placing *activities.Placement
-	return bookkeep(ctx, "ask for room on the cluster", placing.AcquirePlacement, gang.Request{
+	return bookkeep(ctx, "ask for room on the cluster", placing.AcquirePlacement, placement.Request{
 		Run: t.run, Holder: t.holder, Need: *t.spec, Priority: t.priority, Epoch: t.epoch, Holds: t.holds,
 	}, nil)
 }
@@ -76,7 +75,7 @@ func (t *tenancy) giveBack(ctx workflow.Context, keep bool) error {
 
 // take acts on what the cluster has decided.
 func (t *tenancy) take(ctx workflow.Context, content letter) error {
-	var d gang.Decision
+	var d placement.Decision
 	if err := content.decode(&d); err != nil {
 		return err
 	}
@@ -84,16 +83,16 @@ func (t *tenancy) take(ctx workflow.Context, content letter) error {
 		return nil // the cluster asks all runs who they are
 	}
 	switch d.Do {
-	case gang.Grant:
+	case placement.Grant:
 		if d.Epoch <= t.given {
 			return nil // it crossed the release of that room
 		}
 		t.epoch, t.holds, t.waits = d.Epoch, true, ""
-	case gang.Tell:
+	case placement.Tell:
 		if !t.holds {
 			t.waits = d.Why
 		}
-	case gang.Yield:
+	case placement.Yield:
 		if d.Epoch <= t.given {
 			return nil
 		}
@@ -101,10 +100,10 @@ func (t *tenancy) take(ctx workflow.Context, content letter) error {
 			t.answer(ctx, true)
 			return nil
 		}
-	case gang.Ask:
+	case placement.Ask:
 		t.answer(ctx, false)
 		return nil
-	case gang.Start, gang.Stop, gang.Shrink, gang.CloseNode, gang.EmptyNode, gang.OpenNode:
+	case placement.Start, placement.Stop, placement.Shrink, placement.CloseNode, placement.EmptyNode, placement.OpenNode:
 		return fmt.Errorf("%s is not for a run", d.Do)
 	default:
 		return fmt.Errorf("the run does not know %q", brief(string(d.Do)))
@@ -165,14 +164,14 @@ func (r lodging) enter(ctx workflow.Context) error {
 }
 
 // changed acts on a decision of the cluster.
-func (r lodging) changed(ctx workflow.Context, d gang.Decision) {
+func (r lodging) changed(ctx workflow.Context, d placement.Decision) {
 	switch d.Do { //nolint:exhaustive // the others do not come here
-	case gang.Grant:
+	case placement.Grant:
 		r.gate.Yield = nil
-	case gang.Yield:
+	case placement.Yield:
 		r.gate.Yield = &Yield{Reason: d.Why, Since: workflow.Now(ctx), Now: d.Now, Lost: d.Lost}
 	}
-	if d.Do == gang.Tell {
+	if d.Do == placement.Tell {
 		r.show(ctx)
 		return
 	}

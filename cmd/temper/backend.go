@@ -13,8 +13,8 @@ import (
 
 	"temper/internal/cli"
 	"temper/trainer/device"
-	"temper/trainer/plugin"
-	"temper/trainer/selfcheck"
+	"temper/trainer/xla/plugin"
+	"temper/trainer/xla/selfcheck"
 )
 
 func backendCommand() *cobra.Command {
@@ -33,9 +33,9 @@ func backendInstallCommand() *cobra.Command {
 	var from plugin.Source
 	cmd := &cobra.Command{
 		Use: "install " + strings.Join(plugin.Names(), "|"), Short: "Install a plugin, and say what it needs from the system", Args: cobra.ExactArgs(1),
-		Long: `Fetches the wheel of the plugin by its name, version and SHA-256 from the Python package
-index that pip is set to (PIP_INDEX_URL or pip.conf; else the one that pip names), and unpacks
-the plugin alone. pip installs nothing. With --from the wheel comes from a file.`,
+		Long: `Downloads the wheel of the plugin by python3 -m pip, with its pinned version and SHA-256, and
+unpacks the plugin alone. pip installs nothing. Without pip it prints the command to run on
+another machine; --from takes the wheel from a file.`,
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "folder of the plugin; default "+plugin.PathEnv+", or .local/lib/go-xla in the home folder, where it is found by name")
 	cmd.Flags().StringVar(&from.File, "from", "", "wheel on this machine, for a machine without a network")
@@ -49,7 +49,7 @@ the plugin alone. pip installs nothing. With --from the wheel comes from a file.
 				return cli.Usage(err)
 			}
 		}
-		from.Say = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) }
+		from.Progress = cmd.ErrOrStderr()
 		path, fresh, err := plugin.Install(cmd.Context(), pin, dir, from)
 		if err != nil {
 			return err

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/testbin"
-	"temper/trainer/plugin"
+	"temper/internal/proc/testbin"
+	"temper/trainer/xla/plugin"
 )
 
 // meshRun is a small run that learns: some groups of its steps have a signal. Its heads and

@@ -16,6 +16,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/run"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
@@ -30,7 +31,7 @@ type exporting struct {
 	best, last, adapter     bool
 }
 
-func runExportCommand() *cobra.Command {
+func runExportCommand(p *config.Process) *cobra.Command {
 	e := exporting{}
 	cmd := &cobra.Command{
 		Use: "export RUN DIR", Short: "Write a checkpoint or a policy of a run as a Hugging Face directory",
@@ -39,7 +40,6 @@ temper model how the run prompts, samples and stops. DIR must be empty or absent
 not at all. Without a choice it is the newest checkpoint.`,
 		Args: cobra.ExactArgs(2),
 	}
-	p := cli.ProcessFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&e.step, "step", "", "the checkpoint of this step; 0 or sft is the one after SFT")
 	flags.Int64Var(&e.policy, "policy", 0, "this published policy instead of a checkpoint")

@@ -11,27 +11,27 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/history"
-	"temper/internal/proof"
+	"temper/internal/run/chain"
 	"temper/trainer/checkpoint"
 )
 
-func storeCommand() *cobra.Command {
+func storeCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "store", Short: "Look after the store", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(storeGCCommand(), storeVerifyCommand(), storeIndexCommand())
+	cmd.AddCommand(storeGCCommand(p), storeVerifyCommand(p), storeIndexCommand(p))
 	return cmd
 }
 
-func storeGCCommand() *cobra.Command {
+func storeGCCommand(p *config.Process) *cobra.Command {
 	var o checkpoint.CollectOptions
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Delete the shards that no checkpoint and no policy of any run names; runs may go on meanwhile", Args: cobra.NoArgs,
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be deleted")
 	cmd.Flags().DurationVar(&o.Grace, "grace", checkpoint.Grace, "leave younger shards alone")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -64,11 +64,10 @@ func storeGCCommand() *cobra.Command {
 	return cmd
 }
 
-func storeIndexCommand() *cobra.Command {
+func storeIndexCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "index", Short: "Write the list of runs anew from what the runs have left; runs may go on meanwhile", Args: cobra.NoArgs,
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		store, err := openStore(cmd.Context(), p)
 		if err != nil {
@@ -84,12 +83,11 @@ func storeIndexCommand() *cobra.Command {
 	return cmd
 }
 
-func storeVerifyCommand() *cobra.Command {
+func storeVerifyCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "verify [RUN]", Short: "Read all that a run has stored, or all runs, and hold every byte to its SHA-256", Args: cobra.MaximumNArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		store, err := openStore(cmd.Context(), p)
@@ -128,7 +126,7 @@ func storeVerifyCommand() *cobra.Command {
 // verified is what was found in a store.
 type verified struct {
 	checkpoint.Verified
-	Runs []proof.Report `json:"runs"`
+	Runs []chain.Report `json:"runs"`
 }
 
 // verifyStore reads all shards of checkpoints and policies, and what else the runs have stored.
@@ -139,7 +137,7 @@ func verifyStore(ctx context.Context, store blob.Store, folder string, runs []st
 		return out, err
 	}
 	for _, id := range runs {
-		report, err := proof.Verify(ctx, store, id, proof.Options{All: true, WithoutShards: true})
+		report, err := chain.Verify(ctx, store, id, chain.Options{All: true, WithoutShards: true})
 		if err != nil {
 			return out, err
 		}

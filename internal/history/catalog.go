@@ -5,9 +5,9 @@ import (
 	"errors"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // RunIDs are the ids of the runs of a store, in order.

@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/setup"
 	"temper/internal/series"
 )

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"temper/internal/blob"
-	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/record"
 	"temper/internal/run/runtest"
 )
 

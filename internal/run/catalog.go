@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
+	"temper/internal/run/artifact"
 	"temper/internal/series"
 )
 

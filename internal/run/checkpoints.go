@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/run/artifact"
 	"temper/internal/series"
 	"temper/trainer/checkpoint"
 )

@@ -7,8 +7,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/grpo"
-	"temper/internal/record"
 	"temper/internal/rl"
+	"temper/internal/run/record"
 	"temper/internal/series"
 )
 
@@ -40,6 +40,9 @@ type GroupRecord struct {
 	// Released are the counts of the released code, for a group with unequal rewards. It is
 	// there, empty, for others too: older programs did not count.
 	Released *series.Released `json:"released,omitempty"`
+	// Moments sums up the advantages of the samples, where the estimator of rl.advantage
+	// whitens those of the batch; they are not whitened yet.
+	Moments *grpo.Moments `json:"moments,omitempty"`
 	// Spread is how far apart the trajectories are; older programs did not say.
 	Spread *series.Spread `json:"spread,omitempty"`
 	// Rows are what the index of the step says of the trajectories, by Rollout. They pass
@@ -53,6 +56,8 @@ type GroupRecord struct {
 type StoredBatch struct {
 	Step   int           `json:"step"`
 	Groups []GroupRecord `json:"groups,omitempty"`
+	// Whitening normalizes the advantages of the samples; nil where rl.advantage does not.
+	Whitening *grpo.Whitening `json:"whitening,omitempty"`
 	// Samples of a batch of an older program.
 	Samples []rl.Sample `json:"samples,omitempty"`
 }

@@ -1,8 +1,3 @@
-// Package run owns what a run is: its plan and what the store holds of it, from the
-// configuration to the summary. Package setup makes runs; the packages learner and
-// sampling make their steps.
-//
-// Invariant: each record is written once, whichever attempt writes it.
 package run
 
 import (
@@ -12,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/run/artifact"
 )
 
 // Plan is what the workflows know of a run: small, derived once by OpenRun.

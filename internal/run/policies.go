@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
+	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
 	"temper/trainer/model"
 )

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"temper/internal/blob"
-	"temper/internal/proof"
 	"temper/internal/rl"
+	"temper/internal/run/chain"
 	"temper/internal/series"
 )
 
@@ -134,7 +134,7 @@ type Sampled struct {
 	// Shards point to the records of the groups, which BuildBatch reads.
 	Shards []blob.Ref `json:"shards,omitempty"`
 	// MadeBy are the programs and machines that sampled.
-	MadeBy []proof.Maker `json:"made_by,omitempty"`
+	MadeBy []chain.Maker `json:"made_by,omitempty"`
 }
 
 // Then is the sum with what the next call has sampled for the same groups, under a newer
@@ -148,7 +148,7 @@ func (s Sampled) Then(next Sampled) Sampled {
 	next.Busy = append(slices.Clip(s.Busy), next.Busy...)
 	makers := slices.Clone(s.MadeBy)
 	for _, m := range next.MadeBy {
-		makers = proof.AddMaker(makers, m)
+		makers = chain.AddMaker(makers, m)
 	}
 	next.MadeBy = makers
 	return next
@@ -179,7 +179,7 @@ type Trained struct {
 	// Busy says what the machine was busy with during TrainTime.
 	Busy *series.Busy `json:"busy,omitempty"`
 	// MadeBy is the program and machine that made the update.
-	MadeBy proof.Maker `json:"made_by,omitzero"`
+	MadeBy chain.Maker `json:"made_by,omitzero"`
 }
 
 // StageReport is the outcome of one stage for the summary.

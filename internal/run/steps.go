@@ -7,8 +7,8 @@ import (
 	"errors"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/run/artifact"
 )
 
 // Records reads the records of all steps of a run, in order.

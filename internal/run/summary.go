@@ -3,7 +3,7 @@ package run
 import (
 	"time"
 
-	"temper/internal/proof"
+	"temper/internal/run/chain"
 	"temper/internal/series"
 )
 
@@ -99,5 +99,5 @@ type Summary struct {
 	Ended   time.Time `json:"ended"`
 	// Proof is the head of the run's chain and the sum of this summary. It is the last
 	// field.
-	Proof *proof.End `json:"proof,omitempty"`
+	Proof *chain.End `json:"proof,omitempty"`
 }

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/grpo"
+	"temper/internal/proc/failpoint"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/series"
 )
 
@@ -50,6 +50,9 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 		return run.BuiltBatch{}, err
 	}
 	out := run.BuiltBatch{Batch: ref, Stats: rolloutNumbers(batch.Groups, in.ProblemIDs)}
+	if spread := out.Stats.Spread; spread != nil {
+		spread.Advantages = whiten(spread.Advantages, batch.Whitening)
+	}
 	for i := range batch.Groups {
 		out.Samples += batch.Groups[i].NumSamples
 	}
@@ -111,7 +114,8 @@ func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Sto
 	if err != nil {
 		return batch, blob.Ref{}, err
 	}
-	if err := storeIndex(ctx, store, in, batch.Groups); err != nil {
+	batch.Whitening = whitening(batch.Groups)
+	if err := storeIndex(ctx, store, in, batch); err != nil {
 		return batch, blob.Ref{}, err
 	}
 	failpoint.Hit("batch/before-batch")
@@ -121,6 +125,26 @@ func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Sto
 	}
 	ref, err := blob.PutBytes(ctx, store, artifact.Layout{RunID: in.Run.RunID}.Batch(in.Step), data, blob.Always)
 	return batch, ref, err
+}
+
+// whitening is how the advantages of a batch are normalized: from the sums of its groups,
+// which are sorted by problem. It is nil for an estimator that does not whiten.
+func whitening(groups []run.GroupRecord) *grpo.Whitening {
+	var all grpo.Moments
+	for i := range groups {
+		if m := groups[i].Moments; m != nil {
+			all.Merge(*m)
+		}
+	}
+	return all.Whitening()
+}
+
+// whiten is the range of advantages after whitening.
+func whiten(r series.Range, w *grpo.Whitening) series.Range {
+	if w == nil || r.Num == 0 {
+		return r
+	}
+	return series.Range{Num: r.Num, Sum: w.Apply(r.Mean()) * float64(r.Num), Min: w.Apply(r.Min), Max: w.Apply(r.Max)}
 }
 
 func readShards(ctx context.Context, store blob.Store, shards []blob.Ref) ([]run.GroupRecord, error) {

@@ -129,11 +129,11 @@ var spreadRows = slices.Concat([]row{
 }, statusRows())
 
 func spreadRow(name, unit string, better Direction, meaning string, of func(*SpreadSummary) float64) row {
-	return row{Metric{name, unit, better, meaning}, func(s *Step) float64 {
+	return row{Metric{name, unit, better, meaning}, func(s *Step) (float64, bool) {
 		if s.Rollouts.Spread == nil {
-			return 0
+			return 0, false
 		}
-		return of(s.Rollouts.Spread)
+		return of(s.Rollouts.Spread), true
 	}}
 }
 

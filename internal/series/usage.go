@@ -149,9 +149,9 @@ var usageRows = []row{
 }
 
 func usageRow(name, unit string, better Direction, meaning string, of func(*SamplerUse) float64) row {
-	return row{Metric{name, unit, better, meaning}, func(s *Step) float64 {
-		u, _ := usageOf(s.SamplingBusy)
-		return of(&u)
+	return row{Metric{name, unit, better, meaning}, func(s *Step) (float64, bool) {
+		u, ok := usageOf(s.SamplingBusy)
+		return of(&u), ok
 	}}
 }
 

@@ -1,9 +1,3 @@
-// Package temporalclient owns the connection to the Temporal server: its address,
-// the message when nobody answers there, the search attributes of its namespace, and
-// the tasks that a worker holds over it. It does not know runs.
-//
-// Invariant: settings come from the same file and TEMPORAL_* variables as those
-// of the temporal command, so that both talk to the same server.
 package temporalclient
 
 import (

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ import (
 
 	"temper/internal/cli"
 	"temper/tools/bench/trainerbench"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 )
 
-// trainerReport is what bench trainer prints as JSON.
+// trainerReport is what temper-bench trainer prints as JSON.
 type trainerReport struct {
 	Train  trainerbench.Report        `json:"train"`
 	Decode *trainerbench.DecodeReport `json:"decode,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"temper/internal/blob"
-	"temper/internal/blob/checksum"
+	"temper/internal/blob/object"
 	"temper/trainer/model"
 )
 
@@ -111,7 +111,7 @@ func decodeManifest(key string, data []byte) (manifest, error) {
 			if len(ref.SHA256) != 64 || ref.Size < 0 || blob.CheckKey(ref.Key) != nil {
 				return manifest{}, fmt.Errorf("%s: shard %q of %d bytes: %w", key, ref.Key, ref.Size, ErrCorrupt)
 			}
-			if crc, ok := m.CRC64NVME[ref.SHA256]; ok != (m.Format > 2) || ok && !checksum.Valid(crc) {
+			if crc, ok := m.CRC64NVME[ref.SHA256]; ok != (m.Format > 2) || ok && !object.ValidChecksum(crc) {
 				return manifest{}, fmt.Errorf("%s: shard %q with crc64nvme %q in format %d: %w", key, ref.Key, crc, m.Format, ErrCorrupt)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
 	"temper/trainer/hf"
 	"temper/trainer/model"
 	"temper/trainer/safetensors"

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
 	"temper/trainer/hostmem"
 	"temper/trainer/model"
 	"temper/trainer/safetensors"

@@ -13,7 +13,7 @@ import (
 	"slices"
 
 	"temper/internal/blob"
-	"temper/internal/blob/checksum"
+	"temper/internal/blob/object"
 	"temper/trainer/hostmem"
 	"temper/trainer/model"
 	"temper/trainer/safetensors"
@@ -69,7 +69,7 @@ func newShard(tensors []model.Tensor) (*shard, error) {
 
 // seal computes the shard's key and checksum from its bytes.
 func (s *shard) seal(ctx context.Context) error {
-	sum, crc := sha256.New(), checksum.New()
+	sum, crc := sha256.New(), object.NewChecksum()
 	for _, part := range s.parts {
 		for next := range slices.Chunk(part, piece) {
 			if err := ctx.Err(); err != nil {
@@ -79,7 +79,7 @@ func (s *shard) seal(ctx context.Context) error {
 			crc.Write(next)
 		}
 	}
-	s.crc = checksum.Encode(crc)
+	s.crc = object.EncodeChecksum(crc)
 	sha := hex.EncodeToString(sum.Sum(nil))
 	s.ref = blob.Ref{Key: shardKey(sha), SHA256: sha, Size: s.size}
 	return nil
@@ -168,8 +168,8 @@ type digest struct {
 // digestOf is the cheapest check that a manifest allows for a shard.
 func (m manifest) digestOf(ref blob.Ref) digest {
 	if crc := m.CRC64NVME[ref.SHA256]; crc != "" {
-		sum := checksum.New()
-		return digest{Hash: sum, name: "crc64nvme", want: crc, text: func(hash.Hash) string { return checksum.Encode(sum) }}
+		sum := object.NewChecksum()
+		return digest{Hash: sum, name: "crc64nvme", want: crc, text: func(hash.Hash) string { return object.EncodeChecksum(sum) }}
 	}
 	return sha256Of(ref)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"temper/internal/blob"
-	"temper/internal/blob/checksum"
+	"temper/internal/blob/object"
 	"temper/trainer/model"
 	"temper/trainer/safetensors"
 	"temper/trainer/tensor"
@@ -60,7 +60,7 @@ func decodeShardList(key string, data []byte) (l shardList, err error) {
 		return l, fmt.Errorf("%s: format %d, this program reads up to %d: update temper: %w", key, l.Format, shardListFormat, ErrNewer)
 	}
 	for _, ref := range l.Shards {
-		if len(ref.SHA256) != 64 || ref.Size < 0 || blob.CheckKey(ref.Key) != nil || !checksum.Valid(l.CRC64NVME[ref.SHA256]) {
+		if len(ref.SHA256) != 64 || ref.Size < 0 || blob.CheckKey(ref.Key) != nil || !object.ValidChecksum(l.CRC64NVME[ref.SHA256]) {
 			return l, fmt.Errorf("%s: shard %q of %d bytes: %w", key, ref.Key, ref.Size, ErrCorrupt)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
 	"temper/trainer/model"
 )
 

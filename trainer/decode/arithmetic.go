@@ -8,7 +8,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 )
 
 // arithmetic is what a pass computes in vectors. Each variant of the backend's kernels adds

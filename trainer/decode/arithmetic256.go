@@ -5,7 +5,7 @@ package decode
 import (
 	"math/bits"
 
-	"temper/trainer/lanes"
+	"temper/trainer/cpu/vector"
 )
 
 // arithmetic256 is that of kernels for AVX2.
@@ -18,15 +18,15 @@ var arithmetic256 = arithmetic{
 // sum256 adds numbers as the backend does: in four vectors, as long as there are four, then
 // in one, then the rest one by one.
 func sum256(x []float32) float32 {
-	var a, b, c, d lanes.Half
+	var a, b, c, d vector.Half
 	i := 0
-	for ; i+4*lanes.HalfWidth <= len(x); i += 4 * lanes.HalfWidth {
-		a, b = a.Add(lanes.LoadHalf(x, i)), b.Add(lanes.LoadHalf(x, i+lanes.HalfWidth))
-		c, d = c.Add(lanes.LoadHalf(x, i+2*lanes.HalfWidth)), d.Add(lanes.LoadHalf(x, i+3*lanes.HalfWidth))
+	for ; i+4*vector.HalfWidth <= len(x); i += 4 * vector.HalfWidth {
+		a, b = a.Add(vector.LoadHalf(x, i)), b.Add(vector.LoadHalf(x, i+vector.HalfWidth))
+		c, d = c.Add(vector.LoadHalf(x, i+2*vector.HalfWidth)), d.Add(vector.LoadHalf(x, i+3*vector.HalfWidth))
 	}
 	a = a.Add(c).Add(b.Add(d))
-	for ; i+lanes.HalfWidth <= len(x); i += lanes.HalfWidth {
-		a = a.Add(lanes.LoadHalf(x, i))
+	for ; i+vector.HalfWidth <= len(x); i += vector.HalfWidth {
+		a = a.Add(vector.LoadHalf(x, i))
 	}
 	t := totalOfSum(a)
 	for ; i < len(x); i++ {
@@ -37,24 +37,24 @@ func sum256(x []float32) float32 {
 
 // sumOfSquares256 adds squares in the same order.
 func sumOfSquares256(x []float32) float32 {
-	var a, b, c, d lanes.Half
+	var a, b, c, d vector.Half
 	i := 0
-	for ; i+4*lanes.HalfWidth <= len(x); i += 4 * lanes.HalfWidth {
-		p, q := lanes.LoadHalf(x, i), lanes.LoadHalf(x, i+lanes.HalfWidth)
-		r, s := lanes.LoadHalf(x, i+2*lanes.HalfWidth), lanes.LoadHalf(x, i+3*lanes.HalfWidth)
+	for ; i+4*vector.HalfWidth <= len(x); i += 4 * vector.HalfWidth {
+		p, q := vector.LoadHalf(x, i), vector.LoadHalf(x, i+vector.HalfWidth)
+		r, s := vector.LoadHalf(x, i+2*vector.HalfWidth), vector.LoadHalf(x, i+3*vector.HalfWidth)
 		a, b, c, d = a.Add(p.Mul(p)), b.Add(q.Mul(q)), c.Add(r.Mul(r)), d.Add(s.Mul(s))
 	}
 	a = a.Add(c).Add(b.Add(d))
-	for ; i+lanes.HalfWidth <= len(x); i += lanes.HalfWidth {
-		p := lanes.LoadHalf(x, i)
+	for ; i+vector.HalfWidth <= len(x); i += vector.HalfWidth {
+		p := vector.LoadHalf(x, i)
 		a = a.Add(p.Mul(p))
 	}
 	return totalOfSum(a)
 }
 
 // totalOfSum adds the lanes as the backend's kernel for sums does, whose last step takes
-// lanes two apart. That of its attention takes neighbors: see lanes.TotalHalf.
-func totalOfSum(v lanes.Half) float32 {
+// lanes two apart. That of its attention takes neighbors: see vector.TotalHalf.
+func totalOfSum(v vector.Half) float32 {
 	four := v.GetLo().Add(v.GetHi())
 	var e [4]float32
 	four.StoreArray(&e)
@@ -62,46 +62,46 @@ func totalOfSum(v lanes.Half) float32 {
 }
 
 func scale256(out, x, weight []float32, by float32) {
-	factor := lanes.SplatHalf(by)
-	for i := 0; i < len(x); i += lanes.HalfWidth {
-		lanes.StoreHalf(lanes.LoadHalf(x, i).Mul(factor).Mul(lanes.LoadHalf(weight, i)), out, i)
+	factor := vector.SplatHalf(by)
+	for i := 0; i < len(x); i += vector.HalfWidth {
+		vector.StoreHalf(vector.LoadHalf(x, i).Mul(factor).Mul(vector.LoadHalf(weight, i)), out, i)
 	}
 }
 
 func add256(x, y []float32) {
-	for i := 0; i < len(x); i += lanes.HalfWidth {
-		lanes.StoreHalf(lanes.LoadHalf(x, i).Add(lanes.LoadHalf(y, i)), x, i)
+	for i := 0; i < len(x); i += vector.HalfWidth {
+		vector.StoreHalf(vector.LoadHalf(x, i).Add(vector.LoadHalf(y, i)), x, i)
 	}
 }
 
 func swiglu256(out, gate, up []float32) {
-	one, zero := lanes.SplatHalf(1), lanes.SplatHalf(0)
-	for i := 0; i < len(out); i += lanes.HalfWidth {
-		g := lanes.LoadHalf(gate, i)
-		s := one.Div(one.Add(lanes.ExpFloor8(zero.Sub(g))))
-		lanes.StoreHalf(g.Mul(s).Mul(lanes.LoadHalf(up, i)), out, i)
+	one, zero := vector.SplatHalf(1), vector.SplatHalf(0)
+	for i := 0; i < len(out); i += vector.HalfWidth {
+		g := vector.LoadHalf(gate, i)
+		s := one.Div(one.Add(vector.ExpFloor8(zero.Sub(g))))
+		vector.StoreHalf(g.Mul(s).Mul(vector.LoadHalf(up, i)), out, i)
 	}
 }
 
 func soften256(scores, weights []float32, scale float32) {
-	factor, top := lanes.SplatHalf(scale), lanes.SplatHalf(negativeInfinity)
-	for i := 0; i < len(scores); i += lanes.HalfWidth {
-		x := lanes.LoadHalf(scores, i).Mul(factor)
-		lanes.StoreHalf(x, scores, i)
+	factor, top := vector.SplatHalf(scale), vector.SplatHalf(negativeInfinity)
+	for i := 0; i < len(scores); i += vector.HalfWidth {
+		x := vector.LoadHalf(scores, i).Mul(factor)
+		vector.StoreHalf(x, scores, i)
 		top = top.Max(x)
 	}
-	most := lanes.SplatHalf(lanes.LargestHalf(top))
-	for i := 0; i < len(scores); i += lanes.HalfWidth {
-		z := lanes.LoadHalf(scores, i).Sub(most)
-		lanes.StoreHalf(z, scores, i)
-		lanes.StoreHalf(lanes.ExpFloor8(z), weights, i)
+	most := vector.SplatHalf(vector.LargestHalf(top))
+	for i := 0; i < len(scores); i += vector.HalfWidth {
+		z := vector.LoadHalf(scores, i).Sub(most)
+		vector.StoreHalf(z, scores, i)
+		vector.StoreHalf(vector.ExpFloor8(z), weights, i)
 	}
 }
 
 func countUpTo256(x []float32, limit float32) int32 {
-	most, n := lanes.SplatHalf(limit), 0
-	for i := 0; i < len(x); i += lanes.HalfWidth {
-		n += bits.OnesCount8(lanes.LoadHalf(x, i).LessEqual(most).ToBits())
+	most, n := vector.SplatHalf(limit), 0
+	for i := 0; i < len(x); i += vector.HalfWidth {
+		n += bits.OnesCount8(vector.LoadHalf(x, i).LessEqual(most).ToBits())
 	}
 	return int32(n)
 }

@@ -5,7 +5,7 @@ package decode
 import (
 	"unsafe"
 
-	"temper/trainer/lanes"
+	"temper/trainer/cpu/vector"
 )
 
 // score256 has the order of sums of the backend's attention with 8 lanes.
@@ -13,13 +13,13 @@ func (c *Cache) score256(layer int, blocks []int32, h head, n int, scale float32
 	keys, e, w := c.keys[layer], len(h.query), h.weights
 	for b := 0; b*BlockTokens < n; b++ {
 		k := keys[int(blocks[b])*c.block+h.kv*BlockTokens:][:e*BlockTokens]
-		lanes.Scores256(unsafe.Pointer(unsafe.SliceData(h.query)), unsafe.Pointer(unsafe.SliceData(k)), unsafe.Pointer(&w[b*BlockTokens]), e, 1, scale)
+		vector.Scores256(unsafe.Pointer(unsafe.SliceData(h.query)), unsafe.Pointer(unsafe.SliceData(k)), unsafe.Pointer(&w[b*BlockTokens]), e, 1, scale)
 	}
-	full, top := n/lanes.HalfWidth*lanes.HalfWidth, lanes.SplatHalf(negativeInfinity)
-	for i := 0; i < full; i += lanes.HalfWidth {
-		top = top.Max(lanes.LoadHalf(w, i))
+	full, top := n/vector.HalfWidth*vector.HalfWidth, vector.SplatHalf(negativeInfinity)
+	for i := 0; i < full; i += vector.HalfWidth {
+		top = top.Max(vector.LoadHalf(w, i))
 	}
-	most := lanes.LargestHalf(top)
+	most := vector.LargestHalf(top)
 	for _, x := range w[full:n] {
 		if x > most { // NaN is left to its own place
 			most = x
@@ -31,28 +31,28 @@ func (c *Cache) score256(layer int, blocks []int32, h head, n int, scale float32
 // softmax256 turns n scores into weights. The scores behind the last full vector are added
 // one by one.
 func softmax256(w []float32, full, n int, most float32) {
-	m, acc := lanes.SplatHalf(most), lanes.SplatHalf(0)
-	for i := 0; i < full; i += lanes.HalfWidth {
-		x := lanes.ExpFloor8(lanes.LoadHalf(w, i).Sub(m))
-		lanes.StoreHalf(x, w, i)
+	m, acc := vector.SplatHalf(most), vector.SplatHalf(0)
+	for i := 0; i < full; i += vector.HalfWidth {
+		x := vector.ExpFloor8(vector.LoadHalf(w, i).Sub(m))
+		vector.StoreHalf(x, w, i)
 		acc = acc.Add(x)
 	}
 	var all float32
 	if full > 0 {
-		all = lanes.TotalHalf(acc)
+		all = vector.TotalHalf(acc)
 	}
 	if full < n {
-		lanes.StoreHalf(lanes.ExpSingle8(lanes.LoadHalf(w, full).Sub(m)), w, full)
+		vector.StoreHalf(vector.ExpSingle8(vector.LoadHalf(w, full).Sub(m)), w, full)
 		for _, x := range w[full:n] {
 			all += x
 		}
 	}
-	inverse := lanes.SplatHalf(0)
+	inverse := vector.SplatHalf(0)
 	if all > 0 {
-		inverse = lanes.SplatHalf(1 / all)
+		inverse = vector.SplatHalf(1 / all)
 	}
-	for i := 0; i < n; i += lanes.HalfWidth {
-		lanes.StoreHalf(lanes.LoadHalf(w, i).Mul(inverse), w, i)
+	for i := 0; i < n; i += vector.HalfWidth {
+		vector.StoreHalf(vector.LoadHalf(w, i).Mul(inverse), w, i)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"simd/archsimd"
 	"unsafe"
 
-	"temper/trainer/lanes"
+	"temper/trainer/cpu/vector"
 )
 
 // score512 has the order of sums of the backend's attention with 16 lanes.
@@ -14,13 +14,13 @@ func (c *Cache) score512(layer int, blocks []int32, h head, n int, scale float32
 	keys, e, w := c.keys[layer], len(h.query), h.weights
 	for b := 0; b*BlockTokens < n; b++ {
 		k := keys[int(blocks[b])*c.block+h.kv*BlockTokens:][:e*BlockTokens]
-		lanes.Scores512(unsafe.Pointer(unsafe.SliceData(h.query)), unsafe.Pointer(unsafe.SliceData(k)), unsafe.Pointer(&w[b*BlockTokens]), e, 1, scale)
+		vector.Scores512(unsafe.Pointer(unsafe.SliceData(h.query)), unsafe.Pointer(unsafe.SliceData(k)), unsafe.Pointer(&w[b*BlockTokens]), e, 1, scale)
 	}
-	full, top := n/lanes.Width*lanes.Width, lanes.Splat(negativeInfinity)
-	for i := 0; i < full; i += lanes.Width {
-		top = top.Max(lanes.Load(w, i))
+	full, top := n/vector.Width*vector.Width, vector.Splat(negativeInfinity)
+	for i := 0; i < full; i += vector.Width {
+		top = top.Max(vector.Load(w, i))
 	}
-	most := lanes.Largest(top)
+	most := vector.Largest(top)
 	for _, x := range w[full:n] {
 		if x > most { // NaN is left to its own place
 			most = x
@@ -32,28 +32,28 @@ func (c *Cache) score512(layer int, blocks []int32, h head, n int, scale float32
 // softmax512 turns n scores into weights. The scores behind the last full vector are added
 // one by one.
 func softmax512(w []float32, full, n int, most float32) {
-	m, acc := lanes.Splat(most), lanes.Splat(0)
-	for i := 0; i < full; i += lanes.Width {
-		x := lanes.ExpRounded(lanes.Load(w, i).Sub(m))
-		lanes.Store(x, w, i)
+	m, acc := vector.Splat(most), vector.Splat(0)
+	for i := 0; i < full; i += vector.Width {
+		x := vector.ExpRounded(vector.Load(w, i).Sub(m))
+		vector.Store(x, w, i)
 		acc = acc.Add(x)
 	}
 	var all float32
 	if full > 0 {
-		all = lanes.Total(acc)
+		all = vector.Total(acc)
 	}
 	if full < n {
-		lanes.Store(lanes.ExpSingle(lanes.Load(w, full).Sub(m)), w, full)
+		vector.Store(vector.ExpSingle(vector.Load(w, full).Sub(m)), w, full)
 		for _, x := range w[full:n] {
 			all += x
 		}
 	}
-	inverse := lanes.Splat(0)
+	inverse := vector.Splat(0)
 	if all > 0 {
-		inverse = lanes.Splat(1 / all)
+		inverse = vector.Splat(1 / all)
 	}
-	for i := 0; i < n; i += lanes.Width {
-		lanes.Store(lanes.Load(w, i).Mul(inverse), w, i)
+	for i := 0; i < n; i += vector.Width {
+		vector.Store(vector.Load(w, i).Mul(inverse), w, i)
 	}
 }
 
@@ -72,20 +72,20 @@ func (c *Cache) mix512(layer int, blocks []int32, heads []head, n int, out []flo
 func (c *Cache) mix32(layer int, blocks []int32, h []head, n int, out []float32) {
 	values, width := c.values[layer], c.block/BlockTokens
 	a, b, d, e := h[0], h[1], h[2], h[3]
-	var a0, a1, b0, b1, d0, d1, e0, e1 lanes.Vector
+	var a0, a1, b0, b1, d0, d1, e0, e1 vector.Vector
 	for i := 0; i < n; i++ {
-		v := values[int(blocks[i/lanes.Width])*c.block+i%lanes.Width*width:][:width]
-		w := lanes.Splat(a.weights[i])
-		a0, a1 = w.MulAdd(lanes.Load(v, a.kv), a0), w.MulAdd(lanes.Load(v, a.kv+lanes.Width), a1)
-		w = lanes.Splat(b.weights[i])
-		b0, b1 = w.MulAdd(lanes.Load(v, b.kv), b0), w.MulAdd(lanes.Load(v, b.kv+lanes.Width), b1)
-		w = lanes.Splat(d.weights[i])
-		d0, d1 = w.MulAdd(lanes.Load(v, d.kv), d0), w.MulAdd(lanes.Load(v, d.kv+lanes.Width), d1)
-		w = lanes.Splat(e.weights[i])
-		e0, e1 = w.MulAdd(lanes.Load(v, e.kv), e0), w.MulAdd(lanes.Load(v, e.kv+lanes.Width), e1)
+		v := values[int(blocks[i/vector.Width])*c.block+i%vector.Width*width:][:width]
+		w := vector.Splat(a.weights[i])
+		a0, a1 = w.MulAdd(vector.Load(v, a.kv), a0), w.MulAdd(vector.Load(v, a.kv+vector.Width), a1)
+		w = vector.Splat(b.weights[i])
+		b0, b1 = w.MulAdd(vector.Load(v, b.kv), b0), w.MulAdd(vector.Load(v, b.kv+vector.Width), b1)
+		w = vector.Splat(d.weights[i])
+		d0, d1 = w.MulAdd(vector.Load(v, d.kv), d0), w.MulAdd(vector.Load(v, d.kv+vector.Width), d1)
+		w = vector.Splat(e.weights[i])
+		e0, e1 = w.MulAdd(vector.Load(v, e.kv), e0), w.MulAdd(vector.Load(v, e.kv+vector.Width), e1)
 	}
 	for i, v := range [...]archsimd.Float32x16{a0, a1, b0, b1, d0, d1, e0, e1} {
-		lanes.Store(v, out, i*lanes.Width)
+		vector.Store(v, out, i*vector.Width)
 	}
 }
 
@@ -93,25 +93,25 @@ func (c *Cache) mix32(layer int, blocks []int32, h []head, n int, out []float32)
 func (c *Cache) mixAny(layer int, blocks []int32, h head, n int, out []float32) {
 	values, width := c.values[layer], c.block/BlockTokens
 	at := 0
-	for ; at+4*lanes.Width <= len(h.query); at += 4 * lanes.Width {
-		var p, q, r, s lanes.Vector
+	for ; at+4*vector.Width <= len(h.query); at += 4 * vector.Width {
+		var p, q, r, s vector.Vector
 		for i := 0; i < n; i++ {
-			v := values[int(blocks[i/lanes.Width])*c.block+i%lanes.Width*width+h.kv+at:][:4*lanes.Width]
-			w := lanes.Splat(h.weights[i])
-			p, q = w.MulAdd(lanes.Load(v, 0), p), w.MulAdd(lanes.Load(v, lanes.Width), q)
-			r, s = w.MulAdd(lanes.Load(v, 2*lanes.Width), r), w.MulAdd(lanes.Load(v, 3*lanes.Width), s)
+			v := values[int(blocks[i/vector.Width])*c.block+i%vector.Width*width+h.kv+at:][:4*vector.Width]
+			w := vector.Splat(h.weights[i])
+			p, q = w.MulAdd(vector.Load(v, 0), p), w.MulAdd(vector.Load(v, vector.Width), q)
+			r, s = w.MulAdd(vector.Load(v, 2*vector.Width), r), w.MulAdd(vector.Load(v, 3*vector.Width), s)
 		}
-		lanes.Store(p, out, at)
-		lanes.Store(q, out, at+lanes.Width)
-		lanes.Store(r, out, at+2*lanes.Width)
-		lanes.Store(s, out, at+3*lanes.Width)
+		vector.Store(p, out, at)
+		vector.Store(q, out, at+vector.Width)
+		vector.Store(r, out, at+2*vector.Width)
+		vector.Store(s, out, at+3*vector.Width)
 	}
-	for ; at < len(h.query); at += lanes.Width {
-		var p lanes.Vector
+	for ; at < len(h.query); at += vector.Width {
+		var p vector.Vector
 		for i := 0; i < n; i++ {
-			v := values[int(blocks[i/lanes.Width])*c.block+i%lanes.Width*width+h.kv+at:][:lanes.Width]
-			p = lanes.Splat(h.weights[i]).MulAdd(lanes.Load(v, 0), p)
+			v := values[int(blocks[i/vector.Width])*c.block+i%vector.Width*width+h.kv+at:][:vector.Width]
+			p = vector.Splat(h.weights[i]).MulAdd(vector.Load(v, 0), p)
 		}
-		lanes.Store(p, out, at)
+		vector.Store(p, out, at)
 	}
 }

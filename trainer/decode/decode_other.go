@@ -5,7 +5,7 @@ package decode
 import (
 	"errors"
 
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
 	"temper/trainer/tensor"
 )

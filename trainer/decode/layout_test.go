@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/decode"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 	"temper/trainer/tensor"
 )

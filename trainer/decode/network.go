@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
 	"temper/trainer/tensor"
 )

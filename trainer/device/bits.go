@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"temper/trainer/graphcache"
+	"temper/trainer/xla/graphcache"
 )
 
 // describing lets one goroutine open a device to describe it.
@@ -14,7 +14,7 @@ var describing sync.Mutex //nolint:gochecknoglobals // devices are of the proces
 
 // Bits is one line of fields NAME=VALUE with all that decides the bits of what this process
 // computes on the device of a backend. Where two lines are equal, the same computation has
-// the same bits. It is empty for the Go backend, whose kernels trainer/kernels describes. A
+// the same bits. It is empty for the Go backend, whose kernels trainer/cpu/kernels describes. A
 // device that this process has not opened yet is opened and closed.
 // Errors: those of Open, and ErrPlugin for a device that cannot be described.
 func Bits(name string) (string, error) {

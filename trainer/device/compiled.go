@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"temper/trainer/graphcache"
+	"temper/trainer/xla/graphcache"
 )
 
 // Alias says that a result of a graph may take the memory of an input. Both are counted
@@ -73,5 +73,5 @@ func addFlags(flags []string) {
 
 // Graphs counts the programs that XLA plugins have compiled and loaded in this process. What
 // is compiled on a backend of Open is kept on disk and found there again, of whatever part
-// of the tree; see trainer/graphcache.
+// of the tree; see trainer/xla/graphcache.
 func Graphs() graphcache.Counts { return graphcache.Now() }

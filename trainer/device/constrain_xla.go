@@ -4,12 +4,9 @@ package device
 
 import (
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
-	"unsafe"
 
-	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/distributed"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/compute/xla"
@@ -17,6 +14,8 @@ import (
 	stableshapes "github.com/gomlx/go-xla/types/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
+
+	"temper/trainer/gomlxhooks"
 )
 
 // A layer that is computed again takes a copy of the barrier before it. GoMLX makes the
@@ -40,19 +39,11 @@ func Constrain(x *graph.Node, mesh *distributed.DeviceMesh, s Sharding) *graph.N
 }
 
 func constrain(n *graph.Node, mesh *distributed.DeviceMesh, s Sharding) error {
-	ops, err := hidden[[]compute.Value](n, "outputOps")
+	value, err := gomlxhooks.NodeValue(n)
 	if err != nil {
 		return err
 	}
-	old, ok := ops[0].(*xla.Node)
-	if !ok {
-		return fmt.Errorf("a value is a %T in this version of the library", ops[0])
-	}
-	value, err := hidden[*stablehlo.Value](old, "value")
-	if err != nil {
-		return err
-	}
-	program, err := programOf(n.Graph())
+	program, err := gomlxhooks.Program(n.Graph())
 	if err != nil {
 		return err
 	}
@@ -62,14 +53,7 @@ func constrain(n *graph.Node, mesh *distributed.DeviceMesh, s Sharding) error {
 	}
 	call := program.Statements[len(program.Statements)-1]
 	call.Attributes = map[string]any{"call_target_name": "Sharding", "sdy.sharding": literal("#sdy.sharding_per_value<[" + s.text(mesh.Name()) + "]>")}
-	moved := *old
-	if err := setHidden(&moved, "value", results[0]); err != nil {
-		return err
-	}
-	if err := setHidden(n, "outputOps", []compute.Value{&moved}); err != nil {
-		return err
-	}
-	return setHidden(n, "inputs", graph.NodeInputs(constrained{n.Inputs()[0], mesh, s}))
+	return gomlxhooks.SetNodeValue(n, results[0], constrained{n.Inputs()[0], mesh, s})
 }
 
 // Settle returns two values that XLA computes once. What follows reads them from memory.
@@ -107,16 +91,6 @@ type literal string
 
 // ToStableHLO is what go-xla writes.
 func (l literal) ToStableHLO() string { return string(l) }
-
-// setHidden writes a field that a library does not export; see hidden.
-func setHidden[T any](of any, field string, x T) error {
-	if _, err := hidden[T](of, field); err != nil {
-		return err
-	}
-	f := reflect.ValueOf(of).Elem().FieldByName(field)
-	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(reflect.ValueOf(x)) //nolint:gosec // the only way to a field that is not exported
-	return nil
-}
 
 // text is the sharding in the words of XLA's partitioner.
 func (s Sharding) text(mesh string) string {

@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/device"
-	"temper/trainer/graphcache"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/graphcache"
+	"temper/trainer/xla/xlatest"
 )
 
 // openXLA opens the backend, with compiled programs in a folder of the test.

@@ -1,10 +1,11 @@
 package device
 
 import (
-	"reflect"
 	"strings"
 
 	"github.com/gomlx/compute"
+
+	"temper/trainer/gomlxhooks"
 )
 
 // Threads reports whether the device of a backend is the CPU, so that calls from
@@ -34,25 +35,9 @@ type Helpers struct {
 }
 
 // HelpersOf returns the helpers of a backend.
-//
-// The option of the backend for their number is fixed when it is opened, and prints a
-// line on standard output. The threads are an exported field with exported methods,
-// of a type in an internal package, so reflection is the only way to them. If a later
-// version changes the field, the result is the zero value.
 func HelpersOf(b compute.Backend) Helpers {
-	v := reflect.ValueOf(b)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		return Helpers{}
-	}
-	pool := v.Elem().FieldByName("Workers")
-	if !pool.IsValid() || !pool.CanInterface() {
-		return Helpers{}
-	}
-	p, ok := pool.Interface().(interface {
-		MaxParallelism() int
-		SetMaxParallelism(int)
-	})
-	if !ok {
+	p := gomlxhooks.Workers(b)
+	if p == nil {
 		return Helpers{}
 	}
 	return Helpers{set: p.SetMaxParallelism, all: p.MaxParallelism()}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"temper/internal/fault"
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 )
 
 // CheckKernels returns an error of one line, of the kind InvalidConfig, where a backend

@@ -3,20 +3,17 @@
 package device
 
 import (
-	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
-	"unsafe"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/go-xla/compute/xla" // without its installer, so that nothing is downloaded
 	"github.com/gomlx/go-xla/pjrt"
-	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"temper/trainer/graphcache"
+	"temper/trainer/gomlxhooks"
+	"temper/trainer/xla/graphcache"
 )
 
 const withXLA = true
@@ -30,7 +27,7 @@ const (
 )
 
 // attachedPlugins are the plugins of the process whose programs go through
-// trainer/graphcache, by their paths: go-xla loads each once. device is the first one of a
+// trainer/xla/graphcache, by their paths: go-xla loads each once. device is the first one of a
 // plugin, on which passes run that no mesh shares; "" before it was opened.
 var attachedPlugins = struct { //nolint:gochecknoglobals // see above
 	sync.Mutex
@@ -38,29 +35,22 @@ var attachedPlugins = struct { //nolint:gochecknoglobals // see above
 	device map[string]string
 }{of: map[string]graphcache.Attached{}, device: map[string]string{}}
 
-// attachPlugin puts trainer/graphcache between go-xla and a plugin.
+// attachPlugin puts trainer/xla/graphcache between go-xla and a plugin.
 func attachPlugin(path string, p *pjrt.Plugin) (graphcache.Attached, error) {
 	attachedPlugins.Lock()
 	defer attachedPlugins.Unlock()
 	if a, ok := attachedPlugins.of[path]; ok {
 		return a, nil
 	}
-	table := reflect.ValueOf(p).Elem().FieldByName("api")
-	if !table.IsValid() || table.Kind() != reflect.Pointer || table.Type().Elem().Kind() != reflect.Struct {
-		return graphcache.Attached{}, errors.New("a plugin has no table of functions in this version of the library")
-	}
-	at := (*unsafe.Pointer)(unsafe.Pointer(table.UnsafeAddr())) //nolint:gosec // the only way to a field that is not exported
-	a, own, err := graphcache.Plugin{Library: path, Table: *at, Offset: func(name string) (uintptr, error) {
-		f, ok := table.Type().Elem().FieldByName(name)
-		if !ok {
-			return 0, fmt.Errorf("the table of a plugin has no %s in this version of the library", name)
-		}
-		return f.Offset, nil
-	}}.Attach()
+	table, err := gomlxhooks.PluginTable(p)
 	if err != nil {
 		return graphcache.Attached{}, err
 	}
-	*at = own
+	a, own, err := graphcache.Plugin{Library: path, Table: table.Pointer(), Offset: table.Offset}.Attach()
+	if err != nil {
+		return graphcache.Attached{}, err
+	}
+	table.Replace(own)
 	attachedPlugins.of[path] = a
 	return a, nil
 }
@@ -76,13 +66,9 @@ func keepGraphs(path string, backend compute.Backend) error {
 	if err != nil {
 		return err
 	}
-	client, err := hidden[*pjrt.Client](backend, "client")
+	client, pointer, err := gomlxhooks.Client(backend)
 	if err != nil {
 		return err
-	}
-	inner := reflect.ValueOf(client).Elem().FieldByName("client")
-	if !inner.IsValid() || inner.Kind() != reflect.Pointer || inner.IsNil() || !inner.Elem().FieldByName("c").IsValid() {
-		return errors.New("a client has no pointer in this version of the library")
 	}
 	kinds := make([]string, backend.NumDevices())
 	for i := range kinds {
@@ -90,7 +76,7 @@ func keepGraphs(path string, backend compute.Backend) error {
 	}
 	major, minor := p.Version()
 	platform := fmt.Sprintf("%s %s, interface %d.%d", client.Platform(), client.PlatformVersion(), major, minor)
-	a.Client(inner.Elem().FieldByName("c").UnsafePointer(), fmt.Sprintf("%s, %d devices: %q", platform, len(kinds), kinds))
+	a.Client(pointer, fmt.Sprintf("%s, %d devices: %q", platform, len(kinds), kinds))
 	attachedPlugins.Lock()
 	defer attachedPlugins.Unlock()
 	attachedPlugins.device[path] = fmt.Sprintf("%s, %q", platform, kinds[0])
@@ -135,7 +121,7 @@ func InPlace(g *graph.Graph, aliases []Alias) error {
 	if g.Backend().Name() != xla.BackendName {
 		return nil
 	}
-	program, err := programOf(g)
+	program, err := gomlxhooks.Program(g)
 	if err != nil {
 		return err
 	}
@@ -152,52 +138,16 @@ func InPlace(g *graph.Graph, aliases []Alias) error {
 	return nil
 }
 
-// programOf is the program that a graph has become so far.
-func programOf(g *graph.Graph) (*stablehlo.Function, error) {
-	builder, err := hidden[compute.Builder](g, "builder")
-	if err != nil {
-		return nil, err
-	}
-	function, err := hidden[*xla.Function](builder, "mainFn")
-	if err != nil {
-		return nil, err
-	}
-	return hidden[*stablehlo.Function](function, "fn")
-}
-
 // MemoryOf is what XLA's compiler says about the memory of a compiled graph, on each
 // device. ok is false for other backends.
 func MemoryOf(g *graph.Graph) (m CompiledMemory, ok bool, err error) {
 	if g.Backend().Name() != xla.BackendName {
 		return CompiledMemory{}, false, nil
 	}
-	executable, err := hidden[compute.Executable](g, "executable")
-	if err != nil {
-		return CompiledMemory{}, false, err
-	}
-	loaded, err := hidden[*pjrt.LoadedExecutable](executable, "exec")
+	loaded, err := gomlxhooks.LoadedExecutable(g)
 	if err != nil {
 		return CompiledMemory{}, false, err
 	}
 	s := loaded.OnDeviceMemoryUsageStats
 	return CompiledMemory{Arguments: s.Inputs, Results: s.Outputs, Aliased: s.Aliases, Temporary: s.Temporary, Code: s.GeneratedCode}, true, nil
-}
-
-// hidden reads a field that a library does not export. A version of the library without
-// the field, or with one of another type, is an error, which a test would show.
-func hidden[T any](of any, field string) (T, error) {
-	var none T
-	v := reflect.ValueOf(of)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		return none, fmt.Errorf("%T is no pointer to a struct", of)
-	}
-	f := v.Elem().FieldByName(field)
-	if !f.IsValid() {
-		return none, fmt.Errorf("%T has no field %s in this version of the library", of, field)
-	}
-	x, ok := reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Interface().(T) //nolint:gosec // the only way to a field that is not exported
-	if !ok {
-		return none, fmt.Errorf("field %s of %T is a %s in this version of the library", field, of, f.Type())
-	}
-	return x, nil
 }

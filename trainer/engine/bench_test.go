@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer/engine"
 	"temper/trainer/model"
@@ -44,7 +44,7 @@ func BenchmarkDecode(b *testing.B) {
 				var wg sync.WaitGroup
 				for i := range m.slots {
 					wg.Go(func() {
-						_, err := e.Generate(context.Background(), policy.Request{
+						_, err := e.Generate(context.Background(), inference.Request{
 							Tokens: prompt(i, 24), MaxTokens: 128, Temperature: 1, Seed: uint64(i), Version: -1,
 						})
 						if err != nil {
@@ -95,7 +95,7 @@ func rollout(tb testing.TB, e *engine.Engine, i int) {
 	defer e.Release(session)
 	context_ := prompt(i, 30)
 	for range 3 {
-		gen, err := e.Generate(context.Background(), policy.Request{
+		gen, err := e.Generate(context.Background(), inference.Request{
 			Tokens: context_, MaxTokens: 40, Temperature: 1, Seed: uint64(i), Version: -1, Session: session,
 		})
 		if err != nil {
@@ -167,7 +167,7 @@ func BenchmarkLongLimit(b *testing.B) {
 		var wg sync.WaitGroup
 		for i := range 64 {
 			wg.Go(func() {
-				req := policy.Request{Tokens: prompt(i, 24), MaxTokens: 40, Temperature: 1, Seed: uint64(i), Version: -1}
+				req := inference.Request{Tokens: prompt(i, 24), MaxTokens: 40, Temperature: 1, Seed: uint64(i), Version: -1}
 				if _, err := e.Generate(context.Background(), req); err != nil {
 					b.Error(err)
 				}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"temper/trainer/model"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 // TestXLACloseGivesTheDeviceBack: the backend is nowhere but inside of the package.

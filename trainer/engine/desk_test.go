@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer/model"
 )
@@ -69,7 +69,7 @@ func TestShardsStayFull(t *testing.T) {
 		wg.Go(func() {
 			session := fmt.Sprint(i)
 			defer e.Release(session)
-			gen, err := e.Generate(t.Context(), policy.Request{Tokens: []int32{int32(i % 50), 1}, MaxTokens: n, Temperature: 1, Seed: uint64(i), Version: -1, Session: session})
+			gen, err := e.Generate(t.Context(), inference.Request{Tokens: []int32{int32(i % 50), 1}, MaxTokens: n, Temperature: 1, Seed: uint64(i), Version: -1, Session: session})
 			if err != nil || len(gen.Tokens) != n {
 				t.Errorf("request %d: %d tokens of %d, error %v", i, len(gen.Tokens), n, err)
 			}
@@ -194,7 +194,7 @@ func TestOneRingForTwo(t *testing.T) {
 	var wg sync.WaitGroup
 	generate := func(ctx context.Context) {
 		wg.Go(func() {
-			if _, err := e.Generate(ctx, policy.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 4, Version: 1}); err != nil {
+			if _, err := e.Generate(ctx, inference.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 4, Version: 1}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"temper/internal/config"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/engine"
@@ -39,7 +39,7 @@ func trajectories(t *testing.T, cfg model.Config, temperature float32, lengths [
 				if turn > 0 {
 					add(prompt(turn, 3), nil)
 				}
-				gen, err := e.Generate(t.Context(), policy.Request{Tokens: s.Tokens, MaxTokens: max(1, (length-len(s.Tokens)+1)/2),
+				gen, err := e.Generate(t.Context(), inference.Request{Tokens: s.Tokens, MaxTokens: max(1, (length-len(s.Tokens)+1)/2),
 					Temperature: temperature, Seed: uint64(i), Version: -1, Session: fmt.Sprint(i)})
 				if err != nil {
 					t.Error(err)

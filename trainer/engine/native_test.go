@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/decode"
 	"temper/trainer/engine"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 )
 
@@ -49,7 +49,7 @@ func passEqualsGraph(t *testing.T, choice kernels.Choice) {
 				t.Fatalf("native passes: %v and %v, want true and false", native.Native(), graph.Native())
 			}
 			for i, n := range []int{1, 15, 30, 47, 130} {
-				req := policy.Request{Tokens: prompt(i, n), MaxTokens: 35, Temperature: []float32{1, 0.7, 0, 3}[i%4], Seed: uint64(i), Version: -1}
+				req := inference.Request{Tokens: prompt(i, n), MaxTokens: 35, Temperature: []float32{1, 0.7, 0, 3}[i%4], Seed: uint64(i), Version: -1}
 				for k, id := range req.Tokens {
 					req.Tokens[k] = id % int32(network.VocabSize)
 				}
@@ -68,9 +68,9 @@ func TestNativePassSharesAndTruncatesAsTheGraph(t *testing.T) {
 	native := start(t, engine.Config{Model: ci(), Slots: 6, Shards: 1})
 	graph := start(t, engine.Config{Model: ci(), Slots: 6, Shards: 1, Graph: true})
 	for i, n := range []int{40, 25, 20, 39} {
-		req := policy.Request{Tokens: append(prompt(1, 40)[:n:n], prompt(2+i, 3)...), MaxTokens: 20, Temperature: 1, Seed: uint64(i), Version: -1}
+		req := inference.Request{Tokens: append(prompt(1, 40)[:n:n], prompt(2+i, 3)...), MaxTokens: 20, Temperature: 1, Seed: uint64(i), Version: -1}
 		if i > 1 {
-			req.Sampler = &policy.Sampler{TopK: 7, KeepIDs: true}
+			req.Sampler = &inference.Sampler{TopK: 7, KeepIDs: true}
 		}
 		bitEqual(t, fmt.Sprintf("no graph with %d common tokens", n), generate(t, native, req), generate(t, graph, req))
 	}

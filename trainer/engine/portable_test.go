@@ -14,11 +14,11 @@ import (
 	"testing"
 
 	"temper/internal/config"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/engine"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 )
 
@@ -98,7 +98,7 @@ func drawn(t *testing.T, e *engine.Engine, seed uint64) []rl.Sample {
 	for i := range out {
 		all.Go(func() {
 			tokens := prompt(i/2, 7+i/2)
-			gen, err := e.Generate(t.Context(), policy.Request{Tokens: tokens, MaxTokens: 12 + 10*i, Temperature: 1, Seed: seed<<8 + uint64(i), Version: -1})
+			gen, err := e.Generate(t.Context(), inference.Request{Tokens: tokens, MaxTokens: 12 + 10*i, Temperature: 1, Seed: seed<<8 + uint64(i), Version: -1})
 			if err != nil {
 				t.Error(err)
 				return

@@ -3,16 +3,18 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"temper/internal/config"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
-	"temper/tools/bench/meter"
 	"temper/trainer"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/engine"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 )
 
@@ -39,16 +41,26 @@ func inTurns(b *testing.B, network model.Config, prepare func(*testing.B, model.
 	var ratios []float64
 	var sum [2]float64
 	for b.Loop() {
-		begin := meter.OwnCPU()
+		begin := ownCPU(b)
 		native()
-		middle := meter.OwnCPU()
+		middle := ownCPU(b)
 		portable()
-		n, p := (middle - begin).Seconds(), (meter.OwnCPU() - middle).Seconds()
+		n, p := (middle - begin).Seconds(), (ownCPU(b) - middle).Seconds()
 		ratios, sum[0], sum[1] = append(ratios, p/n), sum[0]+n, sum[1]+p
 	}
-	b.ReportMetric(meter.Median(ratios), "portable/native")
+	slices.Sort(ratios)
+	b.ReportMetric(ratios[len(ratios)/2], "portable/native")
 	b.ReportMetric(sum[1]/sum[0], "of-sums")
 	b.ReportMetric(1e3*sum[0]/float64(len(ratios)), "native-cpu-ms")
+}
+
+// ownCPU returns the processor time of this process.
+func ownCPU(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // updates makes policy updates on 8 trajectories of 256 tokens.
@@ -86,7 +98,7 @@ func decodes(b *testing.B, network model.Config, c kernels.Choice) func() {
 		var wg sync.WaitGroup
 		for i := range 64 {
 			wg.Go(func() {
-				if _, err := e.Generate(context.Background(), policy.Request{Tokens: prompt(i, 24), MaxTokens: 64, Temperature: 1,
+				if _, err := e.Generate(context.Background(), inference.Request{Tokens: prompt(i, 24), MaxTokens: 64, Temperature: 1,
 					Seed: uint64(i), Version: -1, Session: fmt.Sprint(i)}); err != nil {
 					b.Error(err)
 				}

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/trainer/model"
 )
 
 // jobOf is a job of a session with a context.
 func jobOf(session string, context ...int32) *job {
-	return &job{req: policy.Request{Session: session, Tokens: context}, context: context}
+	return &job{req: inference.Request{Session: session, Tokens: context}, context: context}
 }
 
 // numbered is a context of n tokens from first on.

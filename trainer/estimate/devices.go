@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"temper/trainer/flash"
+	"temper/trainer/xla/flash"
 )
 
 // Device is a kind of accelerator.

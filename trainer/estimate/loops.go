@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
-	"temper/trainer/flash"
 	"temper/trainer/model/graphs"
+	"temper/trainer/xla/flash"
 )
 
 // inLoops reports whether XLA computes attention in loops over blocks. What lies between

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 	"temper/trainer/gguf"
 	"temper/trainer/hf"
 	"temper/trainer/model"

@@ -9,7 +9,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/trainer/checkpoint"
 	"temper/trainer/engine"
 	"temper/trainer/handoff"
@@ -45,7 +45,7 @@ func TestLogprobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, temperature := range []float32{1, 2} {
-		req := policy.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 12, Temperature: temperature, Seed: 3, Version: 0}
+		req := inference.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 12, Temperature: temperature, Seed: 3, Version: 0}
 		gen, err := e.Generate(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	ml "github.com/gomlx/gomlx/ml/model"
 
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 	"temper/trainer/model/graphs"
 )
 

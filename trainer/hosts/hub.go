@@ -89,7 +89,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 		case err == nil:
 		case ctx.Err() != nil: // serving may end a moment after the listener
 			return nil //nolint:nilerr // the end was asked for
-		case !passes(err):
+		case !isTransient(err):
 			return err
 		default:
 			pause = min(max(2*pause, 5*time.Millisecond), maxPause)
@@ -111,8 +111,8 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// passes reports whether an error of Accept is one of the moment.
-func passes(err error) bool {
+// isTransient reports whether a later Accept may succeed after err.
+func isTransient(err error) bool {
 	for _, one := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, os.ErrDeadlineExceeded} {
 		if errors.Is(err, one) {
 			return true

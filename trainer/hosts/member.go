@@ -13,8 +13,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 	"temper/trainer/pass"
 	"temper/trainer/tensor"

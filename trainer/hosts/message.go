@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"temper/internal/config"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 	"temper/trainer/model/graphs"
 	"temper/trainer/packing"

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/trainer/hosts"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 // hubKey names the hub of the process that TestXLAOfOtherBits starts.

@@ -14,7 +14,7 @@ import (
 	"temper/trainer/model"
 	"temper/trainer/ondevice"
 	"temper/trainer/tensor"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 // counting is a backend that counts every transfer, whoever asks for it. It has a name of its own,

@@ -7,7 +7,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/model"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/xlatest"
 )
 
 // TestXLACacheInPlace: every program that changes the cache updates it where it is.

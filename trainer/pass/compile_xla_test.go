@@ -8,9 +8,9 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/flash"
 	"temper/trainer/model"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/flash"
+	"temper/trainer/xla/xlatest"
 )
 
 // outlineModel is large enough that matrices decide its memory.

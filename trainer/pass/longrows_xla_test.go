@@ -11,9 +11,9 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/flash"
 	"temper/trainer/model/graphs"
-	"temper/trainer/xlatest"
+	"temper/trainer/xla/flash"
+	"temper/trainer/xla/xlatest"
 )
 
 // TestXLALongRowsHoldNoScores: what an update needs besides weights grows with the length

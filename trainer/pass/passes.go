@@ -17,8 +17,8 @@ import (
 	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 	"temper/trainer/model/graphs"
 	"temper/trainer/packing"

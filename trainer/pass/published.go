@@ -7,8 +7,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/kernels"
 	"temper/trainer/model/graphs"
 	"temper/trainer/state"
 	"temper/trainer/tensor"

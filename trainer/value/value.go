@@ -5,13 +5,13 @@ package value
 
 import (
 	"fmt"
-	"reflect"
-	"unsafe"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/trainer/gomlxhooks"
 )
 
 // New returns a float32 tensor that fill has filled; without fill it is zero. It lies in
@@ -34,10 +34,9 @@ func New(backend compute.Backend, dims []int, fill func(flat []float32)) (*tenso
 	return t, nil
 }
 
-// reuse lets the CPU backend use the memory of a value again once it has been replaced. The
-// backend takes it for data that a caller feeds, and leaves it to the collector: the first
-// update of a training would allocate everything anew beside it. The field has no
-// other access; TestValuesAreReused notices a version of the backend without it.
+// reuse lets the CPU backend use the memory of a value again when the value has been
+// replaced. Otherwise the first update of a training would allocate everything a second
+// time, until the collector runs.
 func reuse(t *tensors.Tensor, backend compute.Backend) error {
 	if !t.IsShared() {
 		return nil
@@ -46,21 +45,6 @@ func reuse(t *tensors.Tensor, backend compute.Backend) error {
 	if err != nil {
 		return fmt.Errorf("find the buffer of a tensor: %w", err)
 	}
-	if fed := userFed(buffer); fed.IsValid() {
-		*(*bool)(unsafe.Pointer(fed.UnsafeAddr())) = false
-	}
+	gomlxhooks.ReuseBuffer(buffer)
 	return nil
-}
-
-// userFed is the field of a buffer that keeps it from being used again; invalid where a
-// buffer has none.
-func userFed(buffer compute.Buffer) reflect.Value {
-	v := reflect.ValueOf(buffer)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		return reflect.Value{}
-	}
-	if f := v.Elem().FieldByName("isUserFed"); f.IsValid() && f.Kind() == reflect.Bool {
-		return f
-	}
-	return reflect.Value{}
 }

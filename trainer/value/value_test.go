@@ -28,13 +28,6 @@ func TestValuesAreReused(t *testing.T) {
 	if v.HasLocal() || !v.IsShared() {
 		t.Errorf("on the host: %v, shared: %v; want the second alone", v.HasLocal(), v.IsShared())
 	}
-	buffer, err := v.Buffer(backend, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fed := userFed(buffer); !fed.IsValid() || fed.Bool() {
-		t.Errorf("the backend does not use the value's memory again (field found: %v)", fed.IsValid())
-	}
 	if v, err := New(nil, []int{2}, nil); err != nil || v.IsShared() {
 		t.Errorf("without a backend: shared, or error %v", err)
 	}

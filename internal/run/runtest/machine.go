@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"testing"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/learner"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Machine is a trainer process on a store.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
 )
 

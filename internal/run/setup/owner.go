@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Claim is who opens a run, and what the server of its workflow can do.

@@ -9,9 +9,9 @@ import (
 	"temper/tools/bench/trainerbench"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/flash"
 	"temper/trainer/pass"
-	"temper/trainer/selfcheck"
+	"temper/trainer/xla/flash"
+	"temper/trainer/xla/selfcheck"
 )
 
 // Work is what a case measures.

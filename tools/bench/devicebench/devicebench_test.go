@@ -13,7 +13,7 @@ import (
 	"temper/tools/bench/devicebench"
 	"temper/tools/bench/trainerbench"
 	"temper/trainer/device"
-	"temper/trainer/selfcheck"
+	"temper/trainer/xla/selfcheck"
 )
 
 func TestChoose(t *testing.T) {

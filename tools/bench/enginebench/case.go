@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"temper/internal/rl"
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
 )
 

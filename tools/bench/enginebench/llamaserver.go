@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/trainer/gguf"
 	"temper/trainer/hf"
 	"temper/trainer/model"
@@ -51,7 +51,7 @@ func startLlamaCPP(ctx context.Context, python string, p Plan, c Case) (_ *llama
 	if err := writeGGUF(file, filepath.Join(dir, "model"), p, c); err != nil {
 		return nil, err
 	}
-	addresses, err := freeport.Addresses(1)
+	addresses, err := proc.Addresses(1)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/tools/bench/meter"
 	"temper/trainer/engine"
@@ -71,7 +71,7 @@ func generate(ctx context.Context, e *engine.Engine, c Config, slots int) error 
 			for p := range prompt {
 				prompt[p] = int32(draw.IntN(c.Model.VocabSize))
 			}
-			_, errs[i] = e.Generate(ctx, policy.Request{Tokens: prompt, MaxTokens: decodeTokens, Temperature: 1, Seed: uint64(i), Version: -1})
+			_, errs[i] = e.Generate(ctx, inference.Request{Tokens: prompt, MaxTokens: decodeTokens, Temperature: 1, Seed: uint64(i), Version: -1})
 		})
 	}
 	wg.Wait()

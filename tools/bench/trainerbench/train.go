@@ -10,9 +10,9 @@ import (
 	"temper/internal/rl"
 	"temper/tools/bench/meter"
 	"temper/trainer"
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/kernels"
 	"temper/trainer/model"
 )
 
@@ -166,7 +166,7 @@ func (r *Report) rates(c Config) error {
 // onCPU says whether a backend works on the processor whose peak is measured.
 func onCPU(backend string) bool {
 	family, _, _ := strings.Cut(backend, ":")
-	return family == "go" || family == "onnx"
+	return family == "go"
 }
 
 // stepper makes one training step after the other on the same batch.

@@ -7,9 +7,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"temper/trainer/flash"
-
 	"temper/trainer/model"
+	"temper/trainer/xla/flash"
 )
 
 // fullAttention is grouped-query attention over whole sequences.

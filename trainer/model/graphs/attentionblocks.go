@@ -6,8 +6,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"temper/trainer/blockwise"
-	"temper/trainer/flash"
+	"temper/trainer/cpu/attention"
+	"temper/trainer/xla/flash"
 )
 
 // LongCompiledRow is the length from which XLA computes the attention of rows in loops over
@@ -46,12 +46,12 @@ func (a *fullAttention) attendInLoops(q, k, v *Node) *Node {
 // attendInBlocks is attend without a matrix of scores.
 func (a *fullAttention) attendInBlocks(q, k, v *Node) *Node {
 	answer := func() *Node {
-		return Reshape(a.call(blockwise.Answer, oneAxis(q), Concatenate([]*Node{oneAxis(k), oneAxis(v)}, 0)), q.Shape().Dimensions...)
+		return Reshape(a.call(attention.Answer, oneAxis(q), Concatenate([]*Node{oneAxis(k), oneAxis(v)}, 0)), q.Shape().Dimensions...)
 	}
 	o, custom := withGradients(answer, func(in []*Node, grad *Node) []*Node {
 		// Or a backend may join the factors of all layers at once.
 		first := SchedulingBarrier(in[0], grad)
-		all := a.call(blockwise.Gradient, Concatenate([]*Node{oneAxis(first), oneAxis(in[1]), oneAxis(in[2])}, 0), grad)
+		all := a.call(attention.Gradient, Concatenate([]*Node{oneAxis(first), oneAxis(in[1]), oneAxis(in[2])}, 0), grad)
 		grads, at := make([]*Node, len(in)), 0
 		for i, x := range in {
 			size := x.Shape().Size()
@@ -75,9 +75,9 @@ func oneAxis(x *Node) *Node { return Reshape(x, -1) }
 // call is an operation of package blockwise, as what the backend's attention understands: one
 // query for each head of keys of each row, whose numbers are x, with a bias of one number.
 // The result has the numbers of x: [size of x].
-func (a *fullAttention) call(op blockwise.Operation, x, y *Node) *Node {
+func (a *fullAttention) call(op attention.Operation, x, y *Node) *Node {
 	g, kv := x.Graph(), a.cfg.NumKeyValueHeads
-	header := ConstTensor(g, tensors.FromFlatDataAndDimensions(blockwise.Header(a.batch, a.seq, a.cfg.NumAttentionHeads, kv, a.cfg.HeadDim), blockwise.HeaderSize))
+	header := ConstTensor(g, tensors.FromFlatDataAndDimensions(attention.Header(a.batch, a.seq, a.cfg.NumAttentionHeads, kv, a.cfg.HeadDim), attention.HeaderSize))
 	if a.segments != nil {
 		header = Concatenate([]*Node{header, ConvertDType(oneAxis(a.segments), dtypes.Float32)}, 0)
 	}

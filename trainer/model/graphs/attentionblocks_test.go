@@ -10,8 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	ml "github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/kernels"
-
+	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
 )
 

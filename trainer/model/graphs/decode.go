@@ -253,7 +253,7 @@ func (d decoder) attend(q, k, v *Node) *Node {
 }
 
 // attendTables answers queries [R, 1, H, E] from caches [X, W, K, E]. The tables travel
-// as the bias of attention, which trainer/kernels takes for what they are.
+// as the bias of attention, which trainer/cpu/kernels takes for what they are.
 func (d decoder) attendTables(q, k, v, lengths *Node) *Node {
 	one := Ones(d.g, lengths.Shape())
 	a, _ := BackendFusedScaledDotProductAttention(q, k, v, attention.LayoutBSHD, &compute.ScaledDotProductAttentionConfig{

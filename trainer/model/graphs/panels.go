@@ -4,7 +4,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"temper/trainer/kernels"
+	"temper/trainer/cpu/kernels"
 )
 
 // panelDepth is the number of terms of a product that are added one after another. A
