@@ -129,7 +129,7 @@ func (c Config) unsupported() (errs []error) {
 	return errs
 }
 
-// NumParameters returns the number of scalars, those of adapters included.
+// NumParameters returns the number of scalars, adapters included.
 func (c Config) NumParameters() int {
 	n := 0
 	for _, t := range c.Tensors() {

@@ -115,7 +115,7 @@ func WithAdapters(cfg Config, weights []Tensor, seed uint64) []Tensor {
 }
 
 // Merge adds adapters to weights on the host: the tensors of Base. Products add up in
-// float64, so that results differ from those of graphs.Merged by rounding.
+// float64, so that results differ from graphs.Merged by rounding.
 func Merge(cfg Config, weights []Tensor) ([]Tensor, error) {
 	known := tensor.ByName(weights)
 	var out []Tensor

@@ -13,7 +13,7 @@ import (
 type Tensor = tensor.Named
 
 // InitialTensors returns the start weights of the seed in the order of
-// Config.Tensors. Each tensor draws from a stream of its own, so its values do not
+// Config.Tensors. Each tensor draws from its own stream, so its values do not
 // depend on the other tensors.
 func InitialTensors(cfg Config, seed uint64) ([]Tensor, error) {
 	if err := cfg.Validate(); err != nil {

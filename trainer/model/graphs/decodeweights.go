@@ -18,7 +18,7 @@ const decodeScope = ScopeName + "_decode"
 func decodePath(name string) string { return ml.JoinPath("/", decodeScope, name) }
 
 // ImportDecode puts the weights into the store in the layout that DecodeStep reads, in
-// place of those that are there. Errors: those of Import.
+// place of earlier ones. Errors: as for Import.
 func ImportDecode(store *ml.Store, cfg model.Config, lookup func(name string) (model.Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err

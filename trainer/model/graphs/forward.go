@@ -13,7 +13,7 @@ import (
 )
 
 // Inputs are the tokens of a forward pass. Rows are padded on the right. Padding has a
-// segment of its own, and the caller ignores its hidden states.
+// separate segment, and the caller ignores its hidden states.
 type Inputs struct {
 	Tokens *Node // int32 [B, T]
 	// Positions of the tokens within their sequence, below T; nil means 0..T-1.

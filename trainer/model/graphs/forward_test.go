@@ -300,7 +300,7 @@ func gradientEqualsFiniteDifferences(t *testing.T, cfg model.Config) {
 }
 
 // TestRematChangesNothing: GoMLX answers with the queries where it makes fused
-// attention again, so that a way of its own has to keep the answers.
+// attention again, so that another way has to keep the answers.
 func TestRematChangesNothing(t *testing.T) {
 	cfg := small(false)
 	ts := weightsOf(t, cfg)
