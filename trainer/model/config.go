@@ -57,8 +57,11 @@ type Config struct {
 // Experts describes a mixture of experts: a router picks TopK of Num feed-forward parts of
 // Width for each token, in every layer or in each Every-th one.
 type Experts struct {
-	Num, TopK, Width, Every int
-	NormTopK                bool // divides the chosen weights by their sum
+	Num      int  `json:"num"`
+	TopK     int  `json:"top_k"`
+	Width    int  `json:"width"`
+	Every    int  `json:"every"`
+	NormTopK bool `json:"norm_top_k"` // divides the chosen weights by their sum
 }
 
 // OfRun is the network of the dimensions that a run's configuration states.

@@ -123,6 +123,9 @@ func (p *configParser) architecture() {
 	} {
 		p.get(key, v)
 	}
+	if x.Num == 0 {
+		*x = Experts{}
+	}
 	quantised := json.RawMessage(nil)
 	if p.get("quantization_config", &quantised) {
 		p.bad("quantization_config: quantised weights are not supported")
