@@ -12,6 +12,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/packing"
 	"temper/trainer/pass"
 )
@@ -181,8 +182,8 @@ func (c Config) passes() (pass.Config, error) {
 }
 
 // options are the settings of the network.
-func (c Config) options() (model.Options, error) {
-	o := model.Options{Remat: c.Remat, PlainSoftmax: c.Kernels == kernels.Portable}
+func (c Config) options() (graphs.Options, error) {
+	o := graphs.Options{Remat: c.Remat, PlainSoftmax: c.Kernels == kernels.Portable}
 	switch c.Compute {
 	case "", "float32":
 		o.Compute = dtypes.Float32

@@ -13,6 +13,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/xla/xlatest"
 )
 
@@ -51,7 +52,7 @@ func TestXLADeviceFailsInStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := tr.state.Store().GetVariable(model.VariablePath("model.embed_tokens.weight")).DistributedValue()
+	v, err := tr.state.Store().GetVariable(graphs.VariablePath("model.embed_tokens.weight")).DistributedValue()
 	if err != nil {
 		t.Fatal(err)
 	}

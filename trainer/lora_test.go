@@ -157,7 +157,7 @@ func TestGradientOfAdapters(t *testing.T) {
 	full, part := tensor.ByName(snapshot(t, plain).FirstMoments), tensor.ByName(snapshot(t, adapted).FirstMoments)
 	const rank, scale = 4, 6.0 / 4
 	for _, spec := range base.Model.Tensors() {
-		nameA, nameB := cfg.Model.AdaptersOf(spec.Name)
+		nameA, nameB, _ := cfg.Model.AdaptersOf(spec.Name)
 		if nameA == "" {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // TestLostStateForcesRestore takes a variable away as a device call does that
@@ -35,7 +36,7 @@ func TestLostStateForcesRestore(t *testing.T) {
 		_, err := tr.SFTStep(t.Context(), sample, config.Optimizer{LR: 1, Schedule: "constant"}, Position{Step: 1})
 		return err
 	}
-	v := tr.state.Store().GetVariable(model.VariablePath("model.norm.weight"))
+	v := tr.state.Store().GetVariable(graphs.VariablePath("model.norm.weight"))
 	if err := v.Reset(); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestSavepointBringsLostStateBack(t *testing.T) {
 	}
 	defer before.Release()
 	trapStep(t, tr, story(3, 12))
-	if err := tr.state.Store().GetVariable(model.VariablePath("model.norm.weight")).Reset(); err != nil {
+	if err := tr.state.Store().GetVariable(graphs.VariablePath("model.norm.weight")).Reset(); err != nil {
 		t.Fatal(err)
 	}
 	tr.state.Verify()

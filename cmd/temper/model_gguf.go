@@ -16,7 +16,7 @@ func modelGGUFCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gguf DIR FILE",
 		Short: "Convert a model directory into the file of llama.cpp",
-		Long: `Writes the Qwen3 of a directory, with its tokenizer and chat template, as one GGUF file; a FILE that is there is replaced. Vectors
+		Long: `Writes the model of a directory, with its tokenizer and chat template, as one GGUF file; a FILE that is there is replaced. Vectors
 stay in float32; matrices have the type of --dtype. In float32 it is the same network to the last bit.`,
 		Args: cobra.ExactArgs(2),
 	}

@@ -26,7 +26,7 @@ func planCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&q.Model, "model", "0.6b", "config.json of a Qwen3 (or its folder), or 0.6b, 1.7b, 4b, 8b, 14b, 32b")
+	f.StringVar(&q.Model, "model", "0.6b", "config.json of a model (or its folder), or 0.6b, 1.7b, 4b, 8b, 14b, 32b")
 	f.StringVar(&q.Run, "run", "", "configuration of a run, which answers what the other flags leave open")
 	f.StringVar(&q.Devices, "devices", "CPU", "number and kind, like 8xMI300X; kinds: MI300X, H200, H100, A100-80, A100-40, CPU")
 	f.StringVar(&q.Mesh, "mesh", "", "data x model axis, like 4x2; chosen when empty")

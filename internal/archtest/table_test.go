@@ -90,6 +90,7 @@ var packages = []row{
 	{pattern: "internal/run/replay", layer: adapters},
 	{pattern: "trainer", layer: adapters},
 	{pattern: "trainer/...", layer: adapters},
+	{pattern: "trainer/model", layer: adapters, ours: []string{"internal/config", "internal/rl", "trainer/tensor"}, stdOnly: true, reason: "a network is described without a device"},
 	{pattern: "trainer/xla/plugin", layer: adapters, ours: none, stdOnly: true, reason: "what is installed is decided by names and hashes, without a device"},
 	{pattern: "trainer/tensor", layer: adapters, ours: none, stdOnly: true, reason: "ports hand weights on without a network"},
 	{pattern: "trainer/packing", layer: adapters, ours: []string{"internal/rl"}, stdOnly: true, reason: "which tokens meet in a pass is decided without a device"},

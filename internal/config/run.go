@@ -67,13 +67,12 @@ type Fork struct {
 	Step int `yaml:"step,omitempty" json:"step,omitempty" unit:"steps"`
 }
 
-// Model is where a run starts. It starts from random weights of the Qwen3
-// architecture with the dimensions below, or from a checkpoint (path) or a policy
-// of another run (run). A checkpoint brings its dimensions along: beside path or
+// Model is where a run starts. It starts from random weights of a decoder with the
+// dimensions below, or from a checkpoint (path) or a policy of another run (run). A checkpoint brings its dimensions along: beside path or
 // run, only max_context, compute and remat may be stated.
 type Model struct {
-	// Path is a Qwen3 directory in Hugging Face layout with its tokenizer.json; empty
-	// means random weights. A relative path counts from the folder of the
+	// Path is a model directory in Hugging Face layout with its tokenizer.json, of the
+	// family qwen3, qwen2, llama, mistral or smollm3; empty means random weights. A relative path counts from the folder of the
 	// configuration file.
 	Path string `yaml:"path,omitempty" json:"path,omitempty" path:"yes" empty:"random weights"`
 	// Run names a published policy of another run in the same store, as RUN@POLICY

@@ -12,7 +12,7 @@ import (
 )
 
 // arithmetic is what a pass computes in vectors. Each variant of the backend's kernels adds
-// in an order of its own, and so has an arithmetic of its own.
+// in another order, and so has another arithmetic.
 type arithmetic struct {
 	// tile is the function for the next of some rows of a product, with how many it takes.
 	tile func(rows int, wide bool) (tileFunc, int)

@@ -8,7 +8,7 @@ import (
 	"temper/trainer/cpu/vector"
 )
 
-// arithmetic256 is that of kernels for AVX2.
+// arithmetic256 adds as the kernels for AVX2 do.
 var arithmetic256 = arithmetic{
 	tile: tile256, turnFloat32: turn256Float32, turnBFloat16: turn256BFloat16,
 	sum: sum256, sumOfSquares: sumOfSquares256, scale: scale256, add: add256, swiglu: swiglu256,

@@ -8,7 +8,7 @@ import (
 	"temper/trainer/cpu/vector"
 )
 
-// arithmetic512 is that of kernels for AVX-512.
+// arithmetic512 adds as the kernels for AVX-512 do.
 var arithmetic512 = arithmetic{
 	tile: tile512, turnFloat32: turnFloat32, turnBFloat16: turnBFloat16,
 	sum: sum512, sumOfSquares: sumOfSquares512, scale: scale512, add: add512, swiglu: swiglu512,

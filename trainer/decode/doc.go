@@ -1,11 +1,11 @@
 // Package decode is the pass of a decoding network on a CPU with AVX-512 or AVX2, in one call.
 //
-// qwen3.DecodeStep describes the same pass as a graph of some hundred operations for any
+// graphs.DecodeStep describes the same pass as a graph of some hundred operations for any
 // backend. With few tokens, what the CPU backend does between operations costs more than
-// the operations. This package does each thing in a loop of its own, reads each weight
+// the operations. This package does each thing in one loop, reads each weight
 // once for all tokens, and needs no padding: any number of tokens is a pass.
 //
-// Invariant: its bits are those of the graph on the CPU backend with the same choice of
+// Invariant: it computes the bits of the graph on the CPU backend with the same choice of
 // kernels. Each sum is added in the backend's order: products in chains of one panel,
 // attention and norms in 16 lanes for AVX-512 and in 8 for AVX2. The engine compares both
 // at every start and takes the graph where they differ.

@@ -18,6 +18,7 @@ type Pass struct {
 	cos, sin []float32
 	length   int
 	tokens   []Token // of the pass under way
+	sampler  sampler
 	scratch
 }
 
@@ -36,7 +37,7 @@ func (x rows) of(r int) []float32 { return x.data[r*x.stride:][:x.width] }
 type scratch struct {
 	capacity                   int // tokens
 	x, h, qkv, a, out, gu, act []float32
-	logits, chances            []float32
+	logits                     []float32
 	tile                       []float32   // a panel of a tile of weights
 	weights                    [][]float32 // of heads
 	heads                      []head
@@ -44,7 +45,7 @@ type scratch struct {
 
 // NewPass makes a pass over a cache of so many blocks, for contexts up to a length.
 func NewPass(cfg model.Config, blocks, length int) *Pass {
-	p := &Pass{cfg: cfg, cache: newCache(cfg.NumHiddenLayers, blocks, cfg.NumKeyValueHeads*cfg.HeadDim), length: length}
+	p := &Pass{cfg: cfg, cache: newCache(cfg.NumHiddenLayers, blocks, cfg.NumKeyValueHeads*cfg.HeadDim), length: length, sampler: sampler{vocabulary: cfg.VocabSize}}
 	p.cos, p.sin = cfg.Rotations(length)
 	p.heads = make([]head, cfg.NumAttentionHeads)
 	for range p.heads {

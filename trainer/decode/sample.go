@@ -24,15 +24,21 @@ func (p *Pass) answer(tokens []Token) {
 	n = 0
 	for i := range tokens {
 		if tokens[i].Sample {
-			p.sample(&tokens[i], p.logits[n*p.net.head.padded:][:p.net.head.padded])
+			p.sampler.sample(p.net.arithmetic, &tokens[i], p.logits[n*p.net.head.padded:][:p.net.head.padded])
 			n++
 		}
 	}
 }
 
+// sampler draws from scores.
+type sampler struct {
+	vocabulary int
+	chances    []float32 // room for the weights of all scores
+}
+
 // sample selects a token as the engine's graph does, and may change the scores.
-func (p *Pass) sample(t *Token, logits []float32) {
-	for i := p.cfg.VocabSize; i < len(logits); i++ {
+func (s *sampler) sample(a *arithmetic, t *Token, logits []float32) {
+	for i := s.vocabulary; i < len(logits); i++ {
 		logits[i] = farBelow
 	}
 	copy(t.Logits, logits)
@@ -44,12 +50,15 @@ func (p *Pass) sample(t *Token, logits []float32) {
 			}
 		}
 	}
-	weights := p.weightsOf(logits)
-	p.net.arithmetic.soften(logits, weights, t.Scale)
-	all := p.net.arithmetic.sum(weights[:p.cfg.VocabSize])
+	if len(s.chances) < len(logits) {
+		s.chances = make([]float32, len(logits))
+	}
+	weights := s.chances[:len(logits)]
+	a.soften(logits, weights, t.Scale)
+	all := a.sum(weights[:s.vocabulary])
 	t.Next = likeliest
 	if !(t.Greedy > 0) {
-		t.Next = p.draw(weights, t.Uniform)
+		t.Next = draw(a, weights, t.Uniform)
 	}
 	target := float32(0)
 	if int(t.Next) < len(logits) {
@@ -58,21 +67,13 @@ func (p *Pass) sample(t *Token, logits []float32) {
 	t.Logprob = target - float32(math.Log(float64(all)))
 }
 
-// weightsOf is room for as many weights as there are scores.
-func (p *Pass) weightsOf(logits []float32) []float32 {
-	if len(p.chances) < len(logits) {
-		p.chances = make([]float32, len(logits))
-	}
-	return p.chances[:len(logits)]
-}
-
 // draw replaces weights by their running sum, and returns how many sums do not exceed
 // the given part of the last one.
-func (p *Pass) draw(weights []float32, uniform float32) int32 {
+func draw(a *arithmetic, weights []float32, uniform float32) int32 {
 	var running float32
 	for i, w := range weights {
 		running += w
 		weights[i] = running
 	}
-	return p.net.arithmetic.countUpTo(weights, running*uniform)
+	return a.countUpTo(weights, running*uniform)
 }

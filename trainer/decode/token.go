@@ -21,7 +21,7 @@ const (
 type Token struct {
 	ID       int32
 	Position int
-	// Blocks are those of the sequence's cache, by position / BlockTokens.
+	// Blocks are the blocks of the sequence's cache, by position / BlockTokens.
 	Blocks []int32
 	// Sample asks for the token that follows.
 	Sample bool

@@ -1,5 +1,5 @@
 // Package device opens the accelerator that a graph runs on, by a name given at
-// run time, and decides how the tensors of a Qwen3 are sharded over several devices
+// run time, and decides how the tensors of a network are sharded over several devices
 // of one host.
 //
 //	go                         the pure Go backend: every build has it

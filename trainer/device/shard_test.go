@@ -15,6 +15,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // small has dimensions that are all different, so that a swapped axis shows.
@@ -123,7 +124,7 @@ func TestShardsMakeTheTensor(t *testing.T) {
 
 func TestPlace(t *testing.T) {
 	store, cfg, m := ml.NewStore(), small(), device.Mesh{Data: 2, Model: 4, FSDP: true}
-	if err := model.Init(nil, store, cfg, 1); err != nil {
+	if err := graphs.Init(nil, store, cfg, 1); err != nil {
 		t.Fatal(err)
 	}
 	all, err := device.Shardings(cfg, m)
@@ -134,11 +135,11 @@ func TestPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := device.Place(store, all, mesh, model.VariablePath); err != nil {
+	if err := device.Place(store, all, mesh, graphs.VariablePath); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range all {
-		v := store.GetVariable(model.VariablePath(s.Name))
+		v := store.GetVariable(graphs.VariablePath(s.Name))
 		if got := v.ShardingSpec().ShardShape(v.Shape()).Dimensions; !slices.Equal(got, s.Shard) {
 			t.Errorf("%s: the variable is dealt in %v, want %v", s.Name, got, s.Shard)
 		}

@@ -21,6 +21,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/engine"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/xla/xlatest"
 )
 
@@ -65,6 +66,25 @@ func TestXLAEngine(t *testing.T) {
 		t.Errorf("%d programs were compiled, want 12 or fewer", st.Ahead.Programs)
 	}
 	t.Logf("%+v", st)
+}
+
+// TestXLAFamilies: biases, plain heads, scaled rotations and a layer without one.
+func TestXLAFamilies(t *testing.T) {
+	backend := xlatest.Backend(t)
+	biased, mixed := xlaModel(), xlaModel()
+	biased.FamilyName, biased.NoQKNorm, biased.QKVBias, biased.OBias, biased.MLPBias = "llama", true, true, true, true
+	biased.Rope = model.Rope{Kind: model.RopeLlama3, Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 64}
+	mixed.FamilyName, mixed.NoQKNorm, mixed.NoRopeEvery = "smollm3", true, 2
+	for _, network := range []model.Config{biased, mixed} {
+		cfg := engine.Config{Model: network, Slots: 2, Shards: 1, Capacity: 256, Ahead: 8, Queue: 8}
+		want := start(t, cfg)
+		cfg.Backend = backend
+		e := start(t, cfg)
+		for i, n := range []int{5, 40} {
+			req := inference.Request{Tokens: prompt(i, n), MaxTokens: 20, Temperature: 1, Seed: uint64(i), Version: -1}
+			near(t, network, 1, req, generate(t, e, req), generate(t, want, req))
+		}
+	}
 }
 
 // near holds a generation of the plugin against that of the backend go. Tokens are equal up to the
@@ -117,11 +137,11 @@ func distribution(t *testing.T, cfg model.Config, version uint64, context []int3
 		t.Fatal(err)
 	}
 	store := ml.NewStore()
-	if err := model.Init(nil, store, cfg, version); err != nil {
+	if err := graphs.Init(nil, store, cfg, version); err != nil {
 		t.Fatal(err)
 	}
 	exec, err := ml.NewExec(backend, store, func(s *ml.Scope, in *graph.Node) *graph.Node {
-		logits := model.Logits(s, cfg, model.Forward(s, cfg, model.Inputs{Tokens: in}, model.Options{}))
+		logits := graphs.Logits(s, cfg, graphs.Forward(s, cfg, graphs.Inputs{Tokens: in}, graphs.Options{}))
 		return graph.SliceAxis(logits, 1, graph.AxisElem(-1))
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -118,12 +119,19 @@ func start(tb testing.TB, cfg engine.Config) *engine.Engine {
 	return e
 }
 
-// load serves the start weights of a seed equal to the version.
+// load serves the start weights of a seed equal to the version, with biases that are not 0.
 func load(tb testing.TB, e *engine.Engine, network model.Config, version int64) {
 	tb.Helper()
 	weights, err := model.InitialTensors(network, uint64(version))
 	if err != nil {
 		tb.Fatal(err)
+	}
+	for _, w := range weights {
+		for i := range w.Data {
+			if strings.HasSuffix(w.Name, ".bias") {
+				w.Data[i] = float32(i%7-3) / 16
+			}
+		}
 	}
 	if err := e.LoadTensors(context.Background(), weights, version); err != nil {
 		tb.Fatal(err)

@@ -1,9 +1,9 @@
 package engine
 
-import "temper/trainer/model"
+import "temper/trainer/model/graphs"
 
 // blockTokens is the number of tokens in a block.
-const blockTokens = model.BlockTokens
+const blockTokens = graphs.BlockTokens
 
 // block holds the keys and values of up to blockTokens tokens that follow each other in
 // some context.

@@ -11,6 +11,7 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/ondevice"
 )
 
@@ -41,7 +42,7 @@ type device struct {
 // blocks, for sequences of at most length tokens.
 func newDevice(backend compute.Backend, cfg model.Config, blocks, length int) (*device, error) {
 	d := &device{backend: backend, cfg: cfg, store: ml.NewStore(), blocks: blocks, length: length,
-		width: model.TableWidth(length), gather: backend.String() != "go"}
+		width: graphs.TableWidth(length), gather: backend.String() != "go"}
 	for _, e := range []struct {
 		exec  **ml.Exec
 		graph func(*ml.Scope, []*graph.Node) []*graph.Node
@@ -69,11 +70,11 @@ func (d *device) stepGraph(scope *ml.Scope, in []*graph.Node) []*graph.Node {
 	part := func(n *graph.Node, i int) *graph.Node {
 		return graph.Squeeze(graph.SliceAxis(n, 0, graph.AxisElem(i)), 0)
 	}
-	hidden, caches := model.DecodeStep(scope, d.cfg, model.DecodeInputs{
+	hidden, caches := graphs.DecodeStep(scope, d.cfg, graphs.DecodeInputs{
 		Tokens: part(in[0], 0), Rows: part(in[0], 1), Columns: part(in[0], 2), Positions: part(in[0], 3), Answers: part(in[0], 4),
 		Queries: part(in[1], 0), Lengths: part(in[1], 1), Tables: in[3], MaxContext: d.length, Gather: d.gather,
 	}, in[4:])
-	logits := model.DecodeLogits(scope, d.cfg, hidden)
+	logits := graphs.DecodeLogits(scope, d.cfg, hidden)
 	tokens, logprobs := sample(logits, d.cfg.VocabSize,
 		sampling{uniform: part(in[2], 0), scale: part(in[2], 1), greedy: part(in[2], 2)})
 	return append([]*graph.Node{logits, tokens, logprobs}, caches...)
@@ -82,7 +83,7 @@ func (d *device) stepGraph(scope *ml.Scope, in []*graph.Node) []*graph.Node {
 // copyGraph copies places of the caches. Inputs: int32 [M, 2] (from, each a row and a
 // column), int32 [M, 2] (to), caches. Outputs: the new caches.
 func copyGraph(_ *ml.Scope, in []*graph.Node) []*graph.Node {
-	return model.CopyPlaces(in[0], in[1], in[2:])
+	return graphs.CopyPlaces(in[0], in[1], in[2:])
 }
 
 // load replaces the weights. What the caches hold was made with the old ones and is
@@ -96,7 +97,7 @@ func (d *device) load(s *swap) error {
 		return d.ahead.Load(s.weights)
 	}
 	defer kernels.Enter(d.kernels)() // they decide how deep the panels of weights are
-	return guard(func() error { return model.ImportDecode(d.store, d.cfg, s.named) })
+	return guard(func() error { return graphs.ImportDecode(d.store, d.cfg, s.named) })
 }
 
 // reset replaces the caches by empty ones.
@@ -113,7 +114,7 @@ func (d *device) reset() {
 	}
 	d.caches = make([]*tensors.Tensor, 2*d.cfg.NumHiddenLayers)
 	for i := range d.caches {
-		d.caches[i] = tensors.FromShape(d.cfg.CacheShape(d.padding()+maxRows, d.width))
+		d.caches[i] = tensors.FromShape(graphs.CacheShape(d.cfg, d.padding()+maxRows, d.width))
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package engine owns token generation with a Qwen3 network: continuous
+// Package engine owns token generation with a decoder: continuous
 // batching, keys and values in blocks that sessions keep between turns and that equal
 // contexts share, sampling, and the swap of weights. It implements policy.Loader.
 //

@@ -56,7 +56,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Engine generates tokens with a Qwen3 network.
+// Engine generates tokens with a decoder.
 type Engine struct {
 	cfg     Config
 	shards  []*shard

@@ -23,6 +23,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/engine"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -174,11 +175,11 @@ func fullForward(t *testing.T, cfg model.Config, tokens []int32, temperature flo
 		t.Fatal(err)
 	}
 	store := ml.NewStore()
-	if err := model.Init(nil, store, cfg, 1); err != nil {
+	if err := graphs.Init(nil, store, cfg, 1); err != nil {
 		t.Fatal(err)
 	}
 	exec, err := ml.NewExec(backend, store, func(s *ml.Scope, in *graph.Node) []*graph.Node {
-		logits := model.Logits(s, cfg, model.Forward(s, cfg, model.Inputs{Tokens: in}, model.Options{})) // [1, T, V]
+		logits := graphs.Logits(s, cfg, graphs.Forward(s, cfg, graphs.Inputs{Tokens: in}, graphs.Options{})) // [1, T, V]
 		all := graph.LogSoftmax(graph.DivScalar(logits, temperature), -1)
 		now := graph.SliceAxis(all, 1, graph.AxisRange(0, -1))
 		next := graph.OneHot(graph.SliceAxis(in, 1, graph.AxisRangeToEnd(1)), cfg.VocabSize, logits.DType())

@@ -124,13 +124,20 @@ func nativeWorks(cfg Config) (bool, error) {
 	return true, nil
 }
 
-// probeWeights are start weights of the model, large enough that a difference in any
-// sum reaches the result.
+// probeWeights are start weights of the network with biases, all large enough that a
+// difference in any sum reaches the result.
 func probeWeights(cfg model.Config) *swap {
 	cfg.InitializerRange = max(cfg.InitializerRange, 0.1)
 	weights, err := model.InitialTensors(cfg, 1)
 	if err != nil {
 		panic(err) // the configuration was validated
+	}
+	for i, spec := range cfg.Tensors() {
+		for k := range weights[i].Data {
+			if spec.IsBias() {
+				weights[i].Data[k] = float32(k%7-3) / 16
+			}
+		}
 	}
 	return &swap{weights: tensor.StoredByName(weights)}
 }

@@ -33,11 +33,15 @@ func passEqualsGraph(t *testing.T, choice kernels.Choice) {
 	if err := decode.Check(ci(), choice); err != nil {
 		t.Skip(err)
 	}
+	biased, scaled := shaped(64, 192, 4, 2, 16, 430), shaped(96, 288, 4, 2, 32, 401)
+	biased.FamilyName, biased.NoQKNorm, biased.QKVBias, biased.OBias, biased.MLPBias = "llama", true, true, true, true
+	scaled.FamilyName, scaled.NoQKNorm, scaled.QKVBias = "qwen2", true, true
+	scaled.Rope = model.Rope{Kind: model.RopeYarn, Factor: 4, OriginalPositions: 64}
 	for _, network := range []model.Config{
-		shaped(64, 192, 4, 2, 16, 430), shaped(96, 288, 4, 2, 32, 401), shaped(208, 400, 6, 3, 32, 64), shaped(80, 16, 2, 2, 48, 65),
+		biased, scaled, shaped(64, 192, 4, 2, 16, 430), shaped(96, 288, 4, 2, 32, 401), shaped(208, 400, 6, 3, 32, 64), shaped(80, 16, 2, 2, 48, 65),
 		shaped(128, 384, 4, 1, 64, 512), shaped(256, 208, 3, 3, 128, 130), shaped(32, 112, 5, 5, 32, 400),
 	} {
-		t.Run(fmt.Sprintf("d%d,ff%d,H%d,KV%d,E%d,V%d", network.HiddenSize, network.IntermediateSize, network.NumAttentionHeads,
+		t.Run(fmt.Sprintf("%sd%d,ff%d,H%d,KV%d,E%d,V%d", network.FamilyName, network.HiddenSize, network.IntermediateSize, network.NumAttentionHeads,
 			network.NumKeyValueHeads, network.HeadDim, network.VocabSize), func(t *testing.T) {
 			native := start(t, engine.Config{Model: network, Kernels: choice, Slots: 6, Shards: 1})
 			graph := start(t, engine.Config{Model: network, Kernels: choice, Slots: 6, Shards: 1, Graph: true})

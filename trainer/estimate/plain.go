@@ -73,7 +73,7 @@ func (c Config) plainState(p parameters) []Item {
 	return items
 }
 
-// plainActivations lists the results that the graph of qwen3.Forward and loss.Logprobs
+// plainActivations lists the results that the graph of graphs.Forward and loss.Logprobs
 // keeps, and those that its gradient holds for a time.
 func (c Config) plainActivations() []Item {
 	cfg := c.Model

@@ -14,7 +14,7 @@ import (
 
 	"temper/internal/config"
 	"temper/trainer/loss"
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // Order of a microbatch's inputs. Scoring takes the first two, the supervised
@@ -75,13 +75,13 @@ func (x Extras) Node(in []*graph.Node, e Extra) *graph.Node {
 }
 
 // ModelInputs takes the input Tokens apart.
-func ModelInputs(tokens *graph.Node) model.Inputs {
+func ModelInputs(tokens *graph.Node) graphs.Inputs {
 	if tokens.Rank() == 2 {
 		// Rows are padded on the right, where causal attention never looks, so the
 		// padding needs no segment of its own.
-		return model.Inputs{Tokens: tokens}
+		return graphs.Inputs{Tokens: tokens}
 	}
 	dims := tokens.Shape().Dimensions[1:]
 	part := func(i int) *graph.Node { return graph.Reshape(graph.SliceAxis(tokens, 0, graph.AxisElem(i)), dims...) }
-	return model.Inputs{Tokens: part(0), Positions: part(1), Segments: part(2)}
+	return graphs.Inputs{Tokens: part(0), Positions: part(1), Segments: part(2)}
 }

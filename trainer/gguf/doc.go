@@ -1,4 +1,4 @@
-// Package gguf owns the file format of llama.cpp: it writes a Qwen3 with its
+// Package gguf owns the file format of llama.cpp: it writes a network with its
 // tokenizer as one file. It reads none.
 //
 // Invariant: the file holds the values of the weights that it was given, rounded once

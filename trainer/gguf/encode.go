@@ -78,6 +78,8 @@ type entry struct {
 	shape  []int // outermost first
 	kind   tensorKind
 	offset int64 // from the start of the data
+	// headDim is not 0 for projections to heads whose rows change places; see interleaved.
+	headDim int
 }
 
 // header returns everything that stands before the data of the tensors.

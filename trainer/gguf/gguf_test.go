@@ -160,6 +160,52 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// TestLlamaFile: neighbouring rows of queries and keys are the pairs that turn together, with
+// their biases. Values and outputs stay as they are.
+func TestLlamaFile(t *testing.T) {
+	c := network(true)
+	c.FamilyName, c.NoQKNorm, c.QKVBias, c.OBias = "llama", true, true, true
+	m := directory(t, c, nil)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if _, err := gguf.Write(path, m, gguf.Options{DType: safetensors.F32}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, tensors, body := parse(t, data)
+	if meta["general.architecture"] != "llama" || meta["llama.block_count"] != uint32(2) {
+		t.Errorf("architecture %v of %v blocks", meta["general.architecture"], meta["llama.block_count"])
+	}
+	half := c.HeadDim / 2
+	for name, from := range map[string]func(row int) int{
+		"blk.1.attn_q.weight": func(row int) int { // row 2j + b of a head is row j of its half b
+			head, at := row/c.HeadDim, row%c.HeadDim
+			return head*c.HeadDim + at%2*half + at/2
+		},
+		"blk.1.attn_v.weight":      func(row int) int { return row },
+		"blk.1.attn_output.weight": func(row int) int { return row },
+	} {
+		source := map[string]string{"blk.1.attn_q.weight": "q_proj", "blk.1.attn_v.weight": "v_proj", "blk.1.attn_output.weight": "o_proj"}[name]
+		want, x := weights(t, m, "model.layers.1.self_attn."+source+".weight"), tensors[name]
+		width := int(x.shape[0])
+		for row := range int(x.shape[1]) {
+			stored := body[int(x.offset)+4*row*width:][:4*width]
+			if !bytes.Equal(stored, safetensors.F32Bytes(want[from(row)*width:][:width])) {
+				t.Fatalf("%s: row %d is not row %d of the checkpoint", name, row, from(row))
+			}
+		}
+	}
+	if tensors["blk.0.attn_k.bias"].shape == nil {
+		t.Error("the bias of keys is missing")
+	}
+	c.Rope = model.Rope{Kind: model.RopeLinear, Factor: 2}
+	if _, err := gguf.Write(path, directory(t, c, nil), gguf.Options{DType: safetensors.F32}); err == nil {
+		t.Error("linear rotations are written")
+	}
+}
+
 // TestTypes: matrices have the type, vectors stay in float32.
 func TestTypes(t *testing.T) {
 	m := directory(t, network(true), nil)

@@ -33,6 +33,14 @@ func entriesOf(network model.Config, matrices tensorKind) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	headDims := map[string]int{}
+	if network.Family().GGUFInterleaved {
+		for _, l := range network.Layers() {
+			for _, name := range []string{l.Q.Weight, l.Q.Bias, l.K.Weight, l.K.Bias} {
+				headDims[name] = network.HeadDim
+			}
+		}
+	}
 	at := int64(0)
 	for _, spec := range network.Tensors() {
 		name, err := spec.GGUF()
@@ -43,9 +51,23 @@ func entriesOf(network model.Config, matrices tensorKind) ([]entry, error) {
 		if len(spec.Shape) == 1 {
 			kind = vectors
 		}
-		out = append(out, entry{source: spec.Name, name: name, shape: slices.Clone(spec.Shape), kind: kind, offset: at})
+		out = append(out, entry{source: spec.Name, name: name, shape: slices.Clone(spec.Shape), kind: kind, offset: at, headDim: headDims[spec.Name]})
 		size := int64(spec.Size()) * kind.dtype.Size()
 		at += size + padding(size)
 	}
 	return out, nil
+}
+
+// interleaved puts the rows of each head into the order in which rotations pair neighbours:
+// row j of the first half, row j of the second, for each j.
+func interleaved(data []float32, rows, headDim int) []float32 {
+	out, width, half := make([]float32, 0, len(data)), len(data)/rows, headDim/2
+	for head := 0; head < rows; head += headDim {
+		for j := range half {
+			for _, row := range []int{head + j, head + half + j} {
+				out = append(out, data[row*width:(row+1)*width]...)
+			}
+		}
+	}
+	return out
 }

@@ -107,7 +107,7 @@ func (f *tokenizerFile) vocabulary(size int) vocabulary {
 }
 
 // placeholders is the vocabulary of a model without a tokenizer. llama.cpp runs no
-// model without texts of tokens, and nobody reads these.
+// model without texts of tokens, and these are never read.
 func placeholders(size int) vocabulary {
 	v := vocabulary{pre: "gpt-2", tokens: make([]string, size), kinds: make([]int32, size), merges: []string{}}
 	for id := range v.tokens {

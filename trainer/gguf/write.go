@@ -40,6 +40,9 @@ func Write(path string, m *hf.Model, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if err := check(m.Config.Config); err != nil {
+		return Result{}, err
+	}
 	fields, notes, err := describe(m, kind, o)
 	if err != nil {
 		return Result{}, err
@@ -67,10 +70,25 @@ func Write(path string, m *hf.Model, o Options) (Result, error) {
 	return out, err
 }
 
+// check refuses networks that the file could not say.
+func check(c model.Config) error {
+	f := c.Family()
+	switch {
+	case f.GGUF == "":
+		return fmt.Errorf("a network of family %s is not written as GGUF yet", f.ModelType)
+	case c.Rope.Kind != "" && c.Rope.Kind != model.RopeDynamic:
+		return fmt.Errorf("rotations of type %s are not written as GGUF yet", c.Rope.Kind)
+	}
+	return nil
+}
+
 func writeTensor(w io.Writer, m *hf.Model, e entry) error {
 	t, err := m.Tensor(e.source)
 	if err != nil {
 		return err
+	}
+	if e.headDim > 0 {
+		t.Data = interleaved(t.Data, t.Shape[0], e.headDim)
 	}
 	if err := safetensors.PutFloat32s(w, e.kind.dtype, t.Data); err != nil {
 		return fmt.Errorf("write tensor %s: %w", e.name, err)
@@ -127,22 +145,23 @@ func describe(m *hf.Model, kind tensorKind, o Options) ([]field, []string, error
 
 // network describes the dimensions.
 func network(c model.Config, kind tensorKind) []field {
+	arch := c.Family().GGUF
 	return []field{
-		{"general.architecture", "qwen3"},
+		{"general.architecture", arch},
 		{"general.type", "model"},
 		{"general.alignment", uint32(alignment)},
 		{"general.file_type", kind.file},
-		{"qwen3.vocab_size", uint32(c.VocabSize)},
-		{"qwen3.block_count", uint32(c.NumHiddenLayers)},
-		{"qwen3.context_length", uint32(c.MaxPositionEmbeddings)},
-		{"qwen3.embedding_length", uint32(c.HiddenSize)},
-		{"qwen3.feed_forward_length", uint32(c.IntermediateSize)},
-		{"qwen3.attention.head_count", uint32(c.NumAttentionHeads)},
-		{"qwen3.attention.head_count_kv", uint32(c.NumKeyValueHeads)},
-		{"qwen3.attention.key_length", uint32(c.HeadDim)},
-		{"qwen3.attention.value_length", uint32(c.HeadDim)},
-		{"qwen3.attention.layer_norm_rms_epsilon", float32(c.RMSNormEps)},
-		{"qwen3.rope.freq_base", float32(c.RopeTheta)},
+		{arch + ".vocab_size", uint32(c.VocabSize)},
+		{arch + ".block_count", uint32(c.NumHiddenLayers)},
+		{arch + ".context_length", uint32(c.MaxPositionEmbeddings)},
+		{arch + ".embedding_length", uint32(c.HiddenSize)},
+		{arch + ".feed_forward_length", uint32(c.IntermediateSize)},
+		{arch + ".attention.head_count", uint32(c.NumAttentionHeads)},
+		{arch + ".attention.head_count_kv", uint32(c.NumKeyValueHeads)},
+		{arch + ".attention.key_length", uint32(c.HeadDim)},
+		{arch + ".attention.value_length", uint32(c.HeadDim)},
+		{arch + ".attention.layer_norm_rms_epsilon", float32(c.RMSNormEps)},
+		{arch + ".rope.freq_base", float32(c.RopeTheta)},
 	}
 }
 

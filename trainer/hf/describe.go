@@ -21,7 +21,7 @@ type Generation struct {
 	Pad  Token
 	// Template is the chat template in Jinja.
 	Template string
-	// Temperature is that of the rollouts, which draw from the whole distribution.
+	// Temperature of the rollouts, which draw from the whole distribution.
 	Temperature float64
 }
 

@@ -1,7 +1,7 @@
 // Package hf owns model directories in Hugging Face layout: config.json, the
 // tokenizer's files, and the weights in one safetensors file or in shards under
-// an index. It reads dense Qwen3 models and refuses what the network of
-// trainer/qwen3 does not compute; it writes directories that other tools load.
+// an index. It reads the families of trainer/model and refuses what its networks do not
+// compute; it writes directories that other tools load.
 //
 // Invariant: a directory is complete or it is not there.
 package hf

@@ -9,7 +9,7 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // entropyRows is how many positions have their scores over the vocabulary in memory at a
@@ -39,12 +39,12 @@ func Entropies(m *Model, backend string, temperature float64, sequences [][]int3
 	}
 	defer dev.Finalize()
 	exec, err := ml.NewExec(dev, store, func(scope *ml.Scope, tokens, next *graph.Node) *graph.Node {
-		hidden := model.Forward(scope, m.Config.Config, model.Inputs{Tokens: tokens}, model.Options{}) // [1, T, D]
+		hidden := graphs.Forward(scope, m.Config.Config, graphs.Inputs{Tokens: tokens}, graphs.Options{}) // [1, T, D]
 		length := hidden.Shape().Dim(1)
 		var parts []*graph.Node
 		for at := 0; at < length; at += entropyRows {
 			rows := graph.AxisRange(at, min(at+entropyRows, length))
-			logits := model.Logits(scope, m.Config.Config, graph.Slice(hidden, graph.AxisRange(), rows, graph.AxisRange())) // [1, R, V]
+			logits := graphs.Logits(scope, m.Config.Config, graph.Slice(hidden, graph.AxisRange(), rows, graph.AxisRange())) // [1, R, V]
 			logprobs := graph.LogSoftmax(graph.MulScalar(logits, 1/temperature), -1)
 			entropy := graph.Neg(graph.ReduceSum(graph.Mul(graph.Exp(logprobs), logprobs), -1)) // [1, R]
 			came := graph.OneHot(graph.Slice(next, graph.AxisRange(), rows), m.Config.VocabSize, logprobs.DType())

@@ -86,7 +86,7 @@ func (p preTokenizer) names() []string {
 	return out
 }
 
-// template finds the chat template: a file of its own, which newer versions of
+// template finds the chat template: a separate file, which newer versions of
 // transformers write and prefer, or a field.
 func (m *Model) template(facts *TokenizerFacts) error {
 	var config struct {

@@ -10,7 +10,7 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // Logits computes the scores over the vocabulary after each of the ids, in
@@ -30,11 +30,11 @@ func (m *Model) Logits(backend string, ids []int32, rows Rows) ([][]float32, err
 	}
 	defer dev.Finalize()
 	exec, err := ml.NewExec(dev, store, func(scope *ml.Scope, tokens *graph.Node) *graph.Node {
-		hidden := model.Forward(scope, m.Config.Config, model.Inputs{Tokens: tokens}, model.Options{}) // [1, T, D]
+		hidden := graphs.Forward(scope, m.Config.Config, graphs.Inputs{Tokens: tokens}, graphs.Options{}) // [1, T, D]
 		if rows == LastRow {
 			hidden = graph.Slice(hidden, graph.AxisRange(), graph.AxisElem(len(ids)-1), graph.AxisRange())
 		}
-		return model.Logits(scope, m.Config.Config, hidden) // [1, T or 1, V]
+		return graphs.Logits(scope, m.Config.Config, hidden) // [1, T or 1, V]
 	})
 	if err != nil {
 		return nil, fmt.Errorf("logits: %w", err)
@@ -79,7 +79,7 @@ func (m *Model) CheckIDs(ids []int32) error {
 	return errors.Join(errs...)
 }
 
-// Import puts the weights into a store under qwen3's names, one at a time: the
+// Import puts the weights into a store under the names of trainer/model, one at a time: the
 // host holds one copy of them.
 func (m *Model) Import(store *ml.Store) error {
 	for t, err := range m.All() {
@@ -87,7 +87,7 @@ func (m *Model) Import(store *ml.Store) error {
 			return err
 		}
 		value := tensors.FromFlatDataAndDimensions(t.Data, t.Shape...)
-		path := model.VariablePath(t.Name)
+		path := graphs.VariablePath(t.Name)
 		if v := store.GetVariable(path); v != nil {
 			err = v.SetValue(value)
 		} else {

@@ -12,7 +12,7 @@ import (
 // TestLogitsEqualTransformers compares with logits that transformers computed
 // in float32 from the same files; testdata/make.py made both.
 func TestLogitsEqualTransformers(t *testing.T) {
-	for _, dir := range []string{"testdata/tied", "testdata/untied"} {
+	for _, dir := range []string{"testdata/tied", "testdata/untied", "testdata/llama", "testdata/qwen2", "testdata/mistral"} {
 		m := load(t, dir)
 		data, err := os.ReadFile(dir + ".golden.json")
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/packing"
 	"temper/trainer/pass"
 )
@@ -77,7 +78,7 @@ type setup struct {
 	Kernels     kernels.Kernels `json:"kernels"`
 	Device      string          `json:"device,omitempty"`
 	Network     model.Config    `json:"network"`
-	Options     model.Options   `json:"options"`
+	Options     graphs.Options  `json:"options"`
 	Loss        config.Loss     `json:"loss"`
 	Entropies   bool            `json:"entropies,omitempty"`
 	Temperature float64         `json:"temperature"`

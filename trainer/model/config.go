@@ -57,8 +57,11 @@ type Config struct {
 // Experts describes a mixture of experts: a router picks TopK of Num feed-forward parts of
 // Width for each token, in every layer or in each Every-th one.
 type Experts struct {
-	Num, TopK, Width, Every int
-	NormTopK                bool // divides the chosen weights by their sum
+	Num      int  `json:"num"`
+	TopK     int  `json:"top_k"`
+	Width    int  `json:"width"`
+	Every    int  `json:"every"`
+	NormTopK bool `json:"norm_top_k"` // divides the chosen weights by their sum
 }
 
 // OfRun is the network of the dimensions that a run's configuration states.
@@ -129,7 +132,7 @@ func (c Config) unsupported() (errs []error) {
 	return errs
 }
 
-// NumParameters returns the number of scalars, those of adapters included.
+// NumParameters returns the number of scalars, adapters included.
 func (c Config) NumParameters() int {
 	n := 0
 	for _, t := range c.Tensors() {
@@ -148,3 +151,12 @@ func (c Config) HeadName() string {
 
 // Groups is the number of query heads that share a key/value head.
 func (c Config) Groups() int { return c.NumAttentionHeads / c.NumKeyValueHeads }
+
+// vocabMultiple is the width of the widest column tile of the CPU kernels.
+const vocabMultiple = 64
+
+// PaddedVocab is the width of decoded scores: the vocabulary rounded up, so that
+// every column is computed by the same kernel.
+func (c Config) PaddedVocab() int {
+	return (c.VocabSize + vocabMultiple - 1) / vocabMultiple * vocabMultiple
+}

@@ -50,8 +50,8 @@ const (
 	windowOfLast            // use_sliding_window: the layers from max_window_layers on
 )
 
-// families lists what this package reads and writes. The first is that of a Config without
-// a family. Defaults are those of transformers 5.
+// families lists what this package reads and writes. The first one is the family of a Config
+// that names none. Defaults are the ones of transformers 5.
 func families() []Family {
 	scaled := []string{RopeLinear, RopeDynamic, RopeLlama3, RopeYarn}
 	return []Family{

@@ -123,6 +123,9 @@ func (p *configParser) architecture() {
 	} {
 		p.get(key, v)
 	}
+	if x.Num == 0 {
+		*x = Experts{}
+	}
 	quantised := json.RawMessage(nil)
 	if p.get("quantization_config", &quantised) {
 		p.bad("quantization_config: quantised weights are not supported")
@@ -232,13 +235,13 @@ func (p *configParser) layersWithoutRotation() {
 		c.NoRopeEvery = every
 		return
 	}
-	if c.NoRopeEvery = slices.Index(rotates, 0) + 1; !slices.Equal(rotates, c.rotatingLayers()) {
+	if c.NoRopeEvery = slices.Index(rotates, 0) + 1; !slices.Equal(rotates, rotatingLayers(*c)) {
 		p.bad("no_rope_layers: %v, want 0 for every n-th of num_hidden_layers %d and 1 for the others", rotates, c.NumHiddenLayers)
 	}
 }
 
 // rotatingLayers is no_rope_layers: 1 for each layer that rotates.
-func (c Config) rotatingLayers() []int {
+func rotatingLayers(c Config) []int {
 	out := make([]int, c.NumHiddenLayers)
 	for i := range out {
 		if c.rotates(i) {
@@ -414,7 +417,7 @@ func EncodeConfig(c Config, dtype string) ([]byte, error) {
 		out.SlidingWindow = &none
 	}
 	if f.layersWithoutRotation {
-		out.NoRopeLayers = c.rotatingLayers()
+		out.NoRopeLayers = rotatingLayers(c)
 	}
 	data, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {

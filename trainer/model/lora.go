@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	. "github.com/gomlx/gomlx/core/graph"
-
 	"temper/trainer/tensor"
 )
 
@@ -63,8 +61,8 @@ func (l LoRA) check() error {
 	return errors.Join(errs...)
 }
 
-// scale is what the product of the adapters is multiplied by.
-func (l LoRA) scale() float64 { return l.Alpha / float64(l.Rank) }
+// Scale is what the product of the adapters is multiplied by.
+func (l LoRA) Scale() float64 { return l.Alpha / float64(l.Rank) }
 
 // Base is the network without adapters, as policies are published.
 func (c Config) Base() Config {
@@ -81,7 +79,7 @@ func (c Config) Adapters() []TensorSpec {
 	}
 	var out []TensorSpec
 	for _, spec := range c.Base().Tensors() {
-		if a, b, ok := c.adaptersOf(spec.Name); ok {
+		if a, b, ok := c.AdaptersOf(spec.Name); ok {
 			in := spec.Shape[1]
 			out = append(out,
 				TensorSpec{Name: a, Shape: []int{c.LoRA.Rank, in}, Std: 1 / math.Sqrt(3*float64(in))},
@@ -91,20 +89,8 @@ func (c Config) Adapters() []TensorSpec {
 	return out
 }
 
-// Adapted reports whether adapters are added to a weight.
-func (c Config) Adapted(name string) bool {
-	_, _, ok := c.adaptersOf(name)
-	return ok
-}
-
-// AdaptersOf names the adapters A and B of a weight; both are empty where it has none.
-func (c Config) AdaptersOf(name string) (a, b string) {
-	a, b, _ = c.adaptersOf(name)
-	return a, b
-}
-
-// adaptersOf names the adapters of a weight.
-func (c Config) adaptersOf(name string) (a, b string, ok bool) {
+// AdaptersOf names the adapters A and B of a weight; ok is false where it has none.
+func (c Config) AdaptersOf(name string) (a, b string, ok bool) {
 	if c.LoRA.Rank < 1 {
 		return "", "", false
 	}
@@ -128,13 +114,8 @@ func WithAdapters(cfg Config, weights []Tensor, seed uint64) []Tensor {
 	return out
 }
 
-// Merged is a weight [out, in] with its adapters, as the network computes with it.
-func Merged(cfg Config, weight, a, b *Node) *Node {
-	return Add(weight, MulScalar(contract(weight.DType(), b, 1, a, 0, nil), cfg.LoRA.scale()))
-}
-
 // Merge adds adapters to weights on the host: the tensors of Base. Products add up in
-// float64, so that results differ from those of Merged by rounding.
+// float64, so that results differ from graphs.Merged by rounding.
 func Merge(cfg Config, weights []Tensor) ([]Tensor, error) {
 	known := tensor.ByName(weights)
 	var out []Tensor
@@ -143,7 +124,7 @@ func Merge(cfg Config, weights []Tensor) ([]Tensor, error) {
 		if !ok {
 			return nil, fmt.Errorf("tensor %s is missing", spec.Name)
 		}
-		if nameA, nameB, ok := cfg.adaptersOf(spec.Name); ok {
+		if nameA, nameB, ok := cfg.AdaptersOf(spec.Name); ok {
 			a, hasA := known(nameA)
 			b, hasB := known(nameB)
 			if !hasA || !hasB {
@@ -169,7 +150,7 @@ func (l LoRA) merge(weight, a, b []float32, in int) []float32 {
 			}
 		}
 		for i, w := range weight[row*in:][:in] {
-			out[row*in+i] = w + float32(l.scale()*sums[i])
+			out[row*in+i] = w + float32(l.Scale()*sums[i])
 		}
 	}
 	return out

@@ -103,7 +103,7 @@ func (c Config) frequencies() (f []float64, scale float64) {
 		}
 	case RopeYarn:
 		scale = r.yarnScale()
-		c.yarn(f, original)
+		r.yarn(f, c.RopeTheta, original)
 	}
 	return f, scale
 }
@@ -125,19 +125,17 @@ func (r Rope) llama3(f, original float64) float64 {
 // yarn divides the frequencies of later pairs by Factor, and interpolates linearly between
 // the pairs that make BetaFast and BetaSlow turns over the original positions (YaRN, arXiv
 // 2309.00071, section 3.2).
-func (c Config) yarn(f []float64, original float64) {
-	d := float64(c.HeadDim)
-	pair := func(turns float64) float64 {
-		return d * math.Log(original/(2*math.Pi*turns)) / (2 * math.Log(c.RopeTheta))
-	}
-	low := max(math.Floor(pair(cmp.Or(c.Rope.BetaFast, 32))), 0)
-	high := min(math.Ceil(pair(cmp.Or(c.Rope.BetaSlow, 1))), d-1)
+func (r Rope) yarn(f []float64, theta, original float64) {
+	d := float64(2 * len(f))
+	pair := func(turns float64) float64 { return d * math.Log(original/(2*math.Pi*turns)) / (2 * math.Log(theta)) }
+	low := max(math.Floor(pair(cmp.Or(r.BetaFast, 32))), 0)
+	high := min(math.Ceil(pair(cmp.Or(r.BetaSlow, 1))), d-1)
 	if low == high {
 		high += 0.001
 	}
 	for i := range f {
 		ramp := min(max((float64(i)-low)/(high-low), 0), 1)
-		f[i] = ramp*f[i]/c.Rope.Factor + (1-ramp)*f[i]
+		f[i] = ramp*f[i]/r.Factor + (1-ramp)*f[i]
 	}
 }
 

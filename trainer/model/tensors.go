@@ -41,6 +41,9 @@ func (t TensorSpec) Size() int {
 // IsEmbedding reports whether rows of the tensor are looked up by tokens.
 func (t TensorSpec) IsEmbedding() bool { return t.Name == NameEmbed }
 
+// IsBias reports whether the tensor is added to the results of a product.
+func (t TensorSpec) IsBias() bool { return strings.HasSuffix(t.Name, ".bias") }
+
 // Tensors lists every weight of the network in a fixed order, adapters last. A tied head has
 // no tensor. Projections back into the residual stream start smaller by sqrt(2*layers), so
 // that the stream's variance does not grow with depth (GPT-2 report, section 2.3).

@@ -70,7 +70,7 @@ type batch struct {
 	chunks []Chunk
 }
 
-// prefills deals chunks into calls, those of like length together.
+// prefills deals chunks into calls, chunks of like length together.
 func (b Buckets) prefills(chunks []Chunk) []batch {
 	chunks = slices.Clone(chunks)
 	slices.SortStableFunc(chunks, func(x, y Chunk) int { return len(y.Tokens) - len(x.Tokens) })

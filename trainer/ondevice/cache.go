@@ -6,12 +6,13 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // BlockTokens is the number of tokens in a block of the cache.
-const BlockTokens = model.BlockTokens
+const BlockTokens = graphs.BlockTokens
 
-// The cache is [P, BlockTokens*Y]: blocks, the last of which takes what nobody wants. All
+// The cache is [P, BlockTokens*Y]: blocks, the last of which takes what is never read. All
 // layers of a token lie side by side, so that a block is one piece of memory.
 
 // numbers is Y: keys and values of all layers of one token.
@@ -27,13 +28,13 @@ func spread(n int) int { return blocksOf(n + BlockTokens - 1) }
 
 // contexts collects the blocks of tables, int32 [B, L/BlockTokens], from the cache, and leaves
 // room for whole blocks of more tokens: of each layer keys [B, K, E, S] and values [B, K, S, E]. In
-// the room stands what the block has that nobody reads: a copy of blocks costs less than to
+// the room stands what the last block holds: a copy of blocks costs less than to
 // pad each layer.
 func contexts(cfg model.Config, cache, tables *node, room int) []*node {
 	rows, layers, kv, e := tables.Shape().Dimensions[0], cfg.NumHiddenLayers, cfg.NumKeyValueHeads, cfg.HeadDim
 	if room > 0 {
-		nobodys := graph.Const(cache.Graph(), int32(cache.Shape().Dimensions[0]-1)) //nolint:gosec // a block
-		tables = graph.Concatenate([]*node{tables, graph.BroadcastToDims(nobodys, rows, room)}, 1)
+		unread := graph.Const(cache.Graph(), int32(cache.Shape().Dimensions[0]-1)) //nolint:gosec // a block
+		tables = graph.Concatenate([]*node{tables, graph.BroadcastToDims(unread, rows, room)}, 1)
 	}
 	tokens := tables.Shape().Dimensions[1] * BlockTokens
 	all := graph.Reshape(graph.Gather(cache, graph.InsertAxes(tables, -1)), rows, tokens, 2*layers, kv, e)

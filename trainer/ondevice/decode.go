@@ -12,7 +12,7 @@ import (
 )
 
 // Columns of what the host sends for each slot of a decoding call. The numbers of blocks
-// follow: those of the context, and then those that the new tokens go to.
+// follow: of the context, and then of the places of the new tokens.
 const (
 	colToken    = iota // the last token of the context, which the cache does not hold
 	colPosition        // of that token
@@ -81,7 +81,7 @@ type state struct {
 	caches                                     []*node
 }
 
-// stateNodes are those of a state before the caches.
+// stateNodes is the number of nodes of a state before the caches.
 const stateNodes = 6
 
 func (s state) nodes() []*node {

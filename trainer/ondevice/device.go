@@ -140,7 +140,7 @@ func (d *Device) Close() {
 type Chunk struct {
 	Tokens   []int32 // at most Buckets.MaxChunk
 	Position int     // of the first token
-	Blocks   []int32 // of the sequence, up to that of the last token
+	Blocks   []int32 // of the sequence, up to the last token
 }
 
 // Prefill computes the keys and values of chunks of different sequences.
@@ -168,7 +168,7 @@ func (d *Device) Prefill(chunks []Chunk) error {
 }
 
 // fillTables writes the blocks of a context, and those that tokens from a position on go
-// to. What a sequence has no block for is the block that nobody reads.
+// to. Where a sequence has no block stands the block that is never read.
 func (d *Device) fillTables(to []int32, blocks []int32, position int, s size) {
 	context, targets := to[:s.length/BlockTokens], to[s.length/BlockTokens:]
 	trash := int32(d.blocks) //nolint:gosec // fewer

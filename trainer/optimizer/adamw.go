@@ -15,7 +15,7 @@ import (
 
 	"temper/internal/config"
 	"temper/trainer/device"
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // FirstMomentPath is where a store keeps the first moment of a weight.
@@ -29,7 +29,7 @@ func SecondMomentPath(name string) string { return ml.JoinPath("/", "adamw_secon
 func Variables(store *ml.Store, tuning Tuning) []*ml.Variable {
 	var out []*ml.Variable
 	for _, spec := range tuning.Trained {
-		for _, path := range []string{model.VariablePath(spec.Name), FirstMomentPath(spec.Name), SecondMomentPath(spec.Name)} {
+		for _, path := range []string{graphs.VariablePath(spec.Name), FirstMomentPath(spec.Name), SecondMomentPath(spec.Name)} {
 			out = append(out, store.GetVariable(path))
 		}
 	}
@@ -98,7 +98,7 @@ func AdamW(store *ml.Store, tuning Tuning, numbers, watched *graph.Node, grads [
 	scale := graph.Where(clip, graph.Div(x[numberMaxNorm], norm), graph.ScalarOne(g, norm.DType()))
 
 	for i, spec := range tuning.Trained {
-		weight := store.GetVariable(model.VariablePath(spec.Name))
+		weight := store.GetVariable(graphs.VariablePath(spec.Name))
 		first := store.GetVariable(FirstMomentPath(spec.Name))
 		second := store.GetVariable(SecondMomentPath(spec.Name))
 		w, m, v := weight.NodeValue(g), first.NodeValue(g), second.NodeValue(g)

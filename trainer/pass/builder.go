@@ -11,6 +11,7 @@ import (
 	"temper/trainer/feed"
 	"temper/trainer/loss"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/optimizer"
 	"temper/trainer/state"
 )
@@ -18,7 +19,7 @@ import (
 // builder builds the graphs of all programs.
 type builder struct {
 	network model.Config
-	options model.Options
+	options graphs.Options
 	loss    config.Loss
 	extras  feed.Extras // of loss
 	// entropies is true where the scoring program yields them.
@@ -114,22 +115,22 @@ func (b builder) results(p Program) func(*ml.Scope, []*graph.Node) []*graph.Node
 // targets, [B, T] each. With a vocabulary in chunks, chunked is what the gradient
 // of a loss goes through; otherwise it is nil.
 func (b builder) logprobs(scope *ml.Scope, in []*graph.Node, o Objective) (logprobs, entropy *graph.Node, chunked *loss.Chunked) {
-	options, temperature, logits := b.options, 1.0, model.Logits
+	options, temperature, logits := b.options, 1.0, graphs.Logits
 	if o == Policy {
 		temperature = b.temperature
 		if b.likeDecode {
-			options.LikeDecode, logits = true, model.LogitsLikeDecode
+			options.LikeDecode, logits = true, graphs.LogitsLikeDecode
 		}
 	}
 	if placed := options.Layout; placed != nil {
 		logits = func(scope *ml.Scope, cfg model.Config, hidden *graph.Node) *graph.Node {
-			return model.LogitsPlaced(scope, cfg, hidden, placed)
+			return graphs.LogitsPlaced(scope, cfg, hidden, placed)
 		}
 	}
-	hidden := model.Forward(scope, b.network, feed.ModelInputs(in[feed.Tokens]), options)
+	hidden := graphs.Forward(scope, b.network, feed.ModelInputs(in[feed.Tokens]), options)
 	targets := in[feed.Targets]
 	if size := loss.ChunkSize(b.loss.MaxLogits, targets.Shape().Size(), b.network.VocabSize); size > 0 {
-		chunked = loss.NewChunked(hidden, model.Head(scope, b.network, hidden.Graph(), options.Layout), targets, temperature, size)
+		chunked = loss.NewChunked(hidden, graphs.Head(scope, b.network, hidden.Graph(), options.Layout), targets, temperature, size)
 		return chunked.Logprobs, chunked.Entropy, chunked
 	}
 	logprobs, entropy = loss.Logprobs(logits(scope, b.network, hidden), targets, temperature)
@@ -162,7 +163,7 @@ func (b builder) gradient(scope *ml.Scope, in []*graph.Node, o Objective) (sums 
 	out[loss.Entropy] = loss.MaskedSum(entropy, in[feed.Mask])
 	var weights []*graph.Node
 	for _, spec := range b.state.Tuning().Trained {
-		weights = append(weights, scope.Store().GetVariable(model.VariablePath(spec.Name)).NodeValue(logprobs.Graph()))
+		weights = append(weights, scope.Store().GetVariable(graphs.VariablePath(spec.Name)).NodeValue(logprobs.Graph()))
 	}
 	total := out[loss.Loss]
 	if chunked != nil {

@@ -16,6 +16,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/feed"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
 	"temper/trainer/state"
@@ -41,14 +42,14 @@ type Outline struct {
 // of GPUs do, where this process has not opened it before. Long rows say their order in the
 // graph, and need more memory in that order than in the plugin's own.
 func CompileUpdate(u Outline) (device.CompiledMemory, error) {
-	if u.Length < model.LongCompiledRow {
+	if u.Length < graphs.LongCompiledRow {
 		device.OrderByMemory(u.Backend)
 	}
 	adam := config.Optimizer{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1, Schedule: config.ScheduleConstant}
 	rows := u.Rows * max(1, u.Mesh.Data)
 	cfg := Config{
 		Backend: u.Backend, Network: u.Model, Temperature: 1,
-		Options: model.Options{Remat: u.Remat, Compute: dtypes.Float32},
+		Options: graphs.Options{Remat: u.Remat, Compute: dtypes.Float32},
 		Loss:    config.Loss{ClipLow: 0.2, ClipHigh: 0.28, MaxLogits: u.LogitsChunk * rows * u.Length},
 	}
 	if u.Compute == "bfloat16" {

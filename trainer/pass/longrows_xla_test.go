@@ -11,7 +11,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/xla/flash"
 	"temper/trainer/xla/xlatest"
 )
@@ -26,7 +26,7 @@ func TestXLALongRowsHoldNoScores(t *testing.T) {
 		return
 	}
 	devices := xlatest.Devices(t, backend)
-	shortest := model.LongCompiledRow // of two blocks
+	shortest := graphs.LongCompiledRow // of two blocks
 	if xlatest.OnGPU(backend) {
 		shortest = 2 * flash.MaxBlockGPU
 	}

@@ -20,6 +20,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/packing"
 	"temper/trainer/state"
 )
@@ -30,7 +31,7 @@ type Config struct {
 	Kernels kernels.Choice
 	Mesh    device.Mesh
 	Network model.Config
-	Options model.Options
+	Options graphs.Options
 	Loss    config.Loss
 	// Entropies makes the scoring program yield entropies, which it does anyway where the
 	// loss selects by them.

@@ -9,7 +9,7 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/state"
 	"temper/trainer/tensor"
 )
@@ -30,10 +30,10 @@ type Publisher struct {
 // backend it has the bits that passes compute with.
 func (p *Publisher) Weight(name string) (tensor.Named, error) {
 	weight, err := p.state.Weight(name)
-	if err != nil || !p.cfg.Network.Adapted(name) {
+	nameA, nameB, adapted := p.cfg.Network.AdaptersOf(name)
+	if err != nil || !adapted {
 		return weight, err
 	}
-	nameA, nameB := p.cfg.Network.AdaptersOf(name)
 	a, err := p.state.Weight(nameA)
 	if err != nil {
 		return tensor.Named{}, err
@@ -86,7 +86,7 @@ func (p *Publisher) open() error {
 		p.own = backend
 	}
 	var err error
-	p.exec, err = graph.NewExec(backend, func(weight, a, b *graph.Node) *graph.Node { return model.Merged(p.cfg.Network, weight, a, b) })
+	p.exec, err = graph.NewExec(backend, func(weight, a, b *graph.Node) *graph.Node { return graphs.Merged(p.cfg.Network, weight, a, b) })
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/loss"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/optimizer"
 )
 
@@ -120,7 +121,7 @@ func (s *sharding) ofOutputs(p Program, entropy bool, trained []model.TensorSpec
 
 // placeVariables gives each variable of a store the sharding of its weight.
 func (s *sharding) placeVariables(store *ml.Store) error {
-	for _, path := range []func(string) string{model.VariablePath, optimizer.FirstMomentPath, optimizer.SecondMomentPath} {
+	for _, path := range []func(string) string{graphs.VariablePath, optimizer.FirstMomentPath, optimizer.SecondMomentPath} {
 		var unplaced []device.Sharding
 		for _, w := range s.weights {
 			if v := store.GetVariable(path(w.Name)); v != nil && !s.isPlaced(v, w) {

@@ -12,7 +12,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/feed"
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/optimizer"
 	"temper/trainer/state"
 )
@@ -81,7 +81,7 @@ func TestWeightsAndMomentsArePlaced(t *testing.T) {
 		}
 	}
 	for _, w := range s.weights {
-		for _, path := range []string{model.VariablePath(w.Name), optimizer.FirstMomentPath(w.Name), optimizer.SecondMomentPath(w.Name)} {
+		for _, path := range []string{graphs.VariablePath(w.Name), optimizer.FirstMomentPath(w.Name), optimizer.SecondMomentPath(w.Name)} {
 			v := st.Store().GetVariable(path)
 			if got := v.ShardingSpec().ShardShape(v.Shape()).Dimensions; !slices.Equal(got, w.Shard) {
 				t.Errorf("%s is dealt in %v, want %v", path, got, w.Shard)

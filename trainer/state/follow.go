@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/optimizer"
 	"temper/trainer/tensor"
 )
@@ -14,7 +14,7 @@ import (
 // no update.
 func Follow(s *State, weights []tensor.Named, trained []string) error {
 	s.ready, s.Revision = false, s.Revision+1
-	if err := model.Import(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
+	if err := graphs.Import(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
 	var next optimizer.Tuning

@@ -7,6 +7,7 @@ import (
 	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/tensor"
 )
 
@@ -28,7 +29,7 @@ func (r *Reference) Set(weights []tensor.Named) error {
 	if store == nil {
 		store = ml.NewStore()
 	}
-	if err := model.Import(r.backend, store, r.network, tensor.ByName(weights)); err != nil {
+	if err := graphs.Import(r.backend, store, r.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("reference policy: %w", err)
 	}
 	r.store = store

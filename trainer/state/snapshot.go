@@ -10,6 +10,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/hostmem"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/optimizer"
 	"temper/trainer/tensor"
 )
@@ -23,7 +24,7 @@ func (s *State) Snapshot(reusable checkpoint.State) (checkpoint.State, error) {
 	}
 	out := checkpoint.State{Counters: s.counters, Model: s.network}
 	var err error
-	if out.Weights, err = copyOut(s.store, s.network, model.VariablePath, reusable.Weights); err != nil {
+	if out.Weights, err = copyOut(s.store, s.network, graphs.VariablePath, reusable.Weights); err != nil {
 		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
 	}
 	if want := len(s.network.Tensors()); len(out.Weights) != want {
@@ -46,7 +47,7 @@ func (s *State) Weights() ([]tensor.Named, error) {
 	if !s.ready {
 		return nil, fmt.Errorf("weights: %w", ErrNone)
 	}
-	weights, err := copyOut(s.store, s.network, model.VariablePath, nil)
+	weights, err := copyOut(s.store, s.network, graphs.VariablePath, nil)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
@@ -60,7 +61,7 @@ func (s *State) Weight(name string) (tensor.Named, error) {
 	}
 	for _, spec := range s.network.Tensors() {
 		if spec.Name == name {
-			return copyTensor(s.store.GetVariable(model.VariablePath(name)), spec, nil)
+			return copyTensor(s.store.GetVariable(graphs.VariablePath(name)), spec, nil)
 		}
 	}
 	return tensor.Named{}, fmt.Errorf("tensor %s is not one of the model", name)

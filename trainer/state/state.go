@@ -18,6 +18,7 @@ import (
 	"temper/internal/config"
 	"temper/trainer/checkpoint"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 	"temper/trainer/optimizer"
 	"temper/trainer/tensor"
 )
@@ -62,7 +63,7 @@ func Outline(network model.Config, o config.Optimizer) (*State, error) {
 		s.store.VariableWithShape(path, shapes.Make(dtypes.Float32, spec.Shape...), nil).SetTrainable(trainable)
 	}
 	for _, spec := range network.Tensors() {
-		outline(model.VariablePath(spec.Name), spec, true)
+		outline(graphs.VariablePath(spec.Name), spec, true)
 	}
 	for _, spec := range tuning.Trained {
 		outline(optimizer.FirstMomentPath(spec.Name), spec, false)
@@ -86,7 +87,7 @@ func (s *State) Close() {
 // Init starts training from the random weights of a seed.
 func (s *State) Init(seed uint64) error {
 	s.ready, s.Revision = false, s.Revision+1
-	if err := model.Init(s.moments.backend, s.store, s.network, seed); err != nil {
+	if err := graphs.Init(s.moments.backend, s.store, s.network, seed); err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
 	return s.beginFresh()
@@ -95,7 +96,7 @@ func (s *State) Init(seed uint64) error {
 // Import starts training from given weights, for example a published policy.
 func (s *State) Import(weights []tensor.Named) error {
 	s.ready, s.Revision = false, s.Revision+1
-	if err := model.Import(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
+	if err := graphs.Import(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
 	return s.beginFresh()
@@ -118,7 +119,7 @@ func (s *State) Restore(from checkpoint.State) error {
 	if from.Model != s.network {
 		return fmt.Errorf("restore: state of the model %+v, this trainer has %+v", from.Model, s.network)
 	}
-	if err := model.Import(s.moments.backend, s.store, s.network, tensor.ByName(from.Weights)); err != nil {
+	if err := graphs.Import(s.moments.backend, s.store, s.network, tensor.ByName(from.Weights)); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	changed, err := s.moments.restore(from)

@@ -3,7 +3,7 @@
 // only hands weights on needs none of them.
 //
 // Invariant: Data holds as many values as the dimensions of Shape multiply to.
-// Whoever takes a tensor from outside checks that; see qwen3.Config.CheckTensors.
+// Whoever takes a tensor from outside checks that; see model.Config.CheckTensors.
 package tensor
 
 // Named is one weight, or one moment of the optimizer, on the host.

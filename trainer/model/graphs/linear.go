@@ -1,13 +1,15 @@
-package model
+package graphs
 
 import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
+
+	"temper/trainer/model"
 )
 
 // linears multiplies x [N, in] by each of the weights, stored as [out, in], in the type of
 // products, and adds the biases: [N, out] each.
-func (w weights) linears(x *Node, linears ...Linear) []*Node {
+func (w weights) linears(x *Node, linears ...model.Linear) []*Node {
 	out := w.products(narrow(x, w.compute), linears)
 	for i, l := range linears {
 		if l.Bias != "" {
@@ -18,7 +20,7 @@ func (w weights) linears(x *Node, linears ...Linear) []*Node {
 }
 
 // products multiplies x [N, in] by each of the weights.
-func (w weights) products(x *Node, linears []Linear) []*Node {
+func (w weights) products(x *Node, linears []model.Linear) []*Node {
 	out := make([]*Node, len(linears))
 	if w.layout != nil {
 		for i, l := range linears {
@@ -80,6 +82,11 @@ func weightGradient(grad *Node, transposeX bool) *Node {
 		return swapLast(contract(dtypes.Float32, swapLast(x), 1, v, 0, nil))
 	}
 	return contract(dtypes.Float32, swapLast(v), 1, x, 0, nil)
+}
+
+// Merged is a weight [out, in] with its adapters, as the network computes with it.
+func Merged(cfg model.Config, weight, a, b *Node) *Node {
+	return Add(weight, MulScalar(contract(weight.DType(), b, 1, a, 0, nil), cfg.LoRA.Scale()))
 }
 
 // Layout places the values of a graph on several devices, each of which holds a part of

@@ -1,4 +1,4 @@
-package model
+package graphs
 
 import (
 	"github.com/gomlx/compute/dtypes"
@@ -67,7 +67,7 @@ func panelOf(x *Node, axis, from, to int) *Node {
 
 // productLikeDecode is weighted with the sums of DecodeStep, in float32. It cuts small
 // products into panels, with the weight in the layout of the kernel that adds each
-// panel in one chain. Their gradient is that of weighted.
+// panel in one chain. They have the gradient of weighted.
 func productLikeDecode(x, y *Node, width int) *Node {
 	n, in, out := x.Shape().Dimensions[0], x.Shape().Dimensions[1], y.Shape().Dimensions[0]
 	if x.DType() != dtypes.Float32 || n*in*out >= smallProduct {

@@ -1,4 +1,4 @@
-package model
+package graphs
 
 import (
 	"math"
@@ -7,12 +7,13 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 
+	"temper/trainer/model"
 	"temper/trainer/xla/flash"
 )
 
 // fullAttention is grouped-query attention over whole sequences.
 type fullAttention struct {
-	cfg        Config
+	cfg        model.Config
 	batch, seq int
 	segments   *Node            // int32 [B, T]; nil where a row has one segment
 	inBlocks   bool             // package blockwise computes the attention; there is no mask then
@@ -26,7 +27,7 @@ type fullAttention struct {
 }
 
 // newAttention prepares what all layers share.
-func newAttention(cfg Config, in Inputs, opts Options) *fullAttention {
+func newAttention(cfg model.Config, in Inputs, opts Options) *fullAttention {
 	batch, seq := in.Tokens.Shape().Dimensions[0], in.Tokens.Shape().Dimensions[1]
 	a := &fullAttention{cfg: cfg, batch: batch, seq: seq, remat: opts.Remat, plain: opts.PlainSoftmax, segments: in.Segments,
 		single: opts.LikeDecode && !opts.Compute.IsHalfPrecision()}

@@ -1,4 +1,4 @@
-package model_test
+package graphs_test
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // TestTinyByHand follows two tokens through a network of one layer, one head
@@ -59,9 +60,9 @@ func TestTinyByHand(t *testing.T) {
 
 	want := [][]float64{first, second}
 	tokens := []int32{0, 1}
-	near(t, "forward", forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, [][]int32{tokens}, nil, nil), want, 1e-5)
+	near(t, "forward", forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{}, [][]int32{tokens}, nil, nil), want, 1e-5)
 	near(t, "reference", newReference(cfg, ts).logits(tokens), want, 1e-9)
-	twice := forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, [][]int32{{0, 1, 0, 1}}, [][]int32{{0, 1, 0, 1}}, [][]int32{{1, 1, 2, 2}})
+	twice := forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{}, [][]int32{{0, 1, 0, 1}}, [][]int32{{0, 1, 0, 1}}, [][]int32{{1, 1, 2, 2}})
 	near(t, "packed", twice, slices.Concat(want, want), 1e-5)
 	c := newCached(t, cfg, ts, 1, 16, false)
 	for i, token := range tokens {
@@ -70,24 +71,52 @@ func TestTinyByHand(t *testing.T) {
 	}
 }
 
+// variants are changes of a network that a checkpoint may make.
+func variants() map[string]func(*model.Config) {
+	llama := func(c *model.Config) { c.FamilyName, c.NoQKNorm = "llama", true }
+	return map[string]func(*model.Config){
+		"one head each":            func(c *model.Config) { c.NumAttentionHeads, c.NumKeyValueHeads = 1, 1 },
+		"no sharing":               func(c *model.Config) { c.NumKeyValueHeads = 6 },
+		"all heads share":          func(c *model.Config) { c.NumKeyValueHeads = 1 },
+		"base of a million":        func(c *model.Config) { c.RopeTheta = 1e6 },
+		"low base":                 func(c *model.Config) { c.RopeTheta = 3 },
+		"large epsilon":            func(c *model.Config) { c.RMSNormEps = 0.1 },
+		"wide heads":               func(c *model.Config) { c.HeadDim = 32 },
+		"narrowest heads":          func(c *model.Config) { c.HeadDim = 2 },
+		"one layer, tied head":     func(c *model.Config) { c.NumHiddenLayers, c.TieWordEmbeddings = 1, true },
+		"biases of attention":      func(c *model.Config) { c.QKVBias, c.OBias = true, true },
+		"no norms of heads":        llama,
+		"all biases":               func(c *model.Config) { llama(c); c.QKVBias, c.OBias, c.MLPBias = true, true, true },
+		"biases of queries":        func(c *model.Config) { c.FamilyName, c.NoQKNorm, c.QKVBias = "qwen2", true, true },
+		"a layer without rotation": func(c *model.Config) { c.FamilyName, c.NoQKNorm, c.NoRopeEvery = "smollm3", true, 2 },
+		"linear rotations":         func(c *model.Config) { c.Rope = model.Rope{Kind: model.RopeLinear, Factor: 2} },
+		"dynamic rotations":        func(c *model.Config) { c.Rope = model.Rope{Kind: model.RopeDynamic, Factor: 2} },
+		"llama3 rotations": func(c *model.Config) {
+			c.Rope = model.Rope{Kind: model.RopeLlama3, Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 32}
+		},
+		"yarn rotations": func(c *model.Config) {
+			c.Rope = model.Rope{Kind: model.RopeYarn, Factor: 4, BetaFast: 2, BetaSlow: 0.01, OriginalPositions: 32}
+		},
+	}
+}
+
 // TestForwardEqualsReferenceAcrossShapes varies what a checkpoint may vary.
 func TestForwardEqualsReferenceAcrossShapes(t *testing.T) {
-	for name, change := range map[string]func(*model.Config){
-		"one head each":        func(c *model.Config) { c.NumAttentionHeads, c.NumKeyValueHeads = 1, 1 },
-		"no sharing":           func(c *model.Config) { c.NumKeyValueHeads = 6 },
-		"all heads share":      func(c *model.Config) { c.NumKeyValueHeads = 1 },
-		"base of a million":    func(c *model.Config) { c.RopeTheta = 1e6 },
-		"low base":             func(c *model.Config) { c.RopeTheta = 3 },
-		"large epsilon":        func(c *model.Config) { c.RMSNormEps = 0.1 },
-		"wide heads":           func(c *model.Config) { c.HeadDim = 32 },
-		"narrowest heads":      func(c *model.Config) { c.HeadDim = 2 },
-		"one layer, tied head": func(c *model.Config) { c.NumHiddenLayers, c.TieWordEmbeddings = 1, true },
-	} {
+	for name, change := range variants() {
 		cfg := small(false)
-		change(&cfg)
+		if change(&cfg); cfg.Validate() != nil {
+			t.Fatalf("%s: %v", name, cfg.Validate())
+		}
 		ts := weightsOf(t, cfg)
 		ref, tokens := newReference(cfg, ts), [][]int32{sentence(1, 19), sentence(2, 19)}
 		want := slices.Concat(ref.logits(tokens[0]), ref.logits(tokens[1]))
-		near(t, name, forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, tokens, nil, nil), want, rounding)
+		near(t, name, forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{}, tokens, nil, nil), want, rounding)
+		like := forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{LikeDecode: true}, tokens, nil, nil)
+		near(t, name+", like decoding", like, want, rounding)
+		c := newCached(t, cfg, ts, 1, 32, false)
+		for i, token := range tokens[0] {
+			got := c.step(t, 1, [][]int32{{token}}, []int{i})[0]
+			near(t, name+", decoded", [][]float64{got[0][:cfg.VocabSize]}, want[i:i+1], rounding)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package model
+package graphs
 
 import (
 	"github.com/gomlx/compute"
@@ -9,6 +9,8 @@ import (
 	"github.com/gomlx/gomlx/ml/layers/attention"
 	ml "github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/support/exceptions"
+
+	"temper/trainer/model"
 )
 
 // BlockTokens is the number of tokens in a block of the caches.
@@ -54,7 +56,7 @@ func TableWidth(maxContext int) int {
 // CacheShape is the shape of each of the 2*layers caches (keys, then values of layer 0,
 // and so on) for at least a number of tokens: [X, W, K, E], with W of the tables.
 // Place i is in row i/W and column i%W, and block b begins at place b*BlockTokens.
-func (c Config) CacheShape(tokens, width int) shapes.Shape {
+func CacheShape(c model.Config, tokens, width int) shapes.Shape {
 	return shapes.Make(dtypes.Float32, (tokens+width-1)/width, width, c.NumKeyValueHeads, c.HeadDim)
 }
 
@@ -62,7 +64,7 @@ func (c Config) CacheShape(tokens, width int) shapes.Shape {
 // caches. It returns the hidden states [N, D] after the final norm, and the new
 // caches, which the caller should donate to the next step. It reads the weights that
 // ImportDecode put into the store.
-func DecodeStep(scope *ml.Scope, cfg Config, in DecodeInputs, caches []*Node) (hidden *Node, updated []*Node) {
+func DecodeStep(scope *ml.Scope, cfg model.Config, in DecodeInputs, caches []*Node) (hidden *Node, updated []*Node) {
 	if len(caches) != 2*cfg.NumHiddenLayers {
 		exceptions.Panicf("%d caches for %d layers, want two for each", len(caches), cfg.NumHiddenLayers)
 	}
@@ -72,33 +74,33 @@ func DecodeStep(scope *ml.Scope, cfg Config, in DecodeInputs, caches []*Node) (h
 	d.cos, d.sin = d.angles(in.MaxContext)
 	d.quarter = ConstTensor(d.g, quarterTurn(cfg.HeadDim))
 
-	x := Gather(d.node(NameEmbed), InsertAxes(in.Tokens, -1)) // [N, D]
+	x := Gather(d.node(model.NameEmbed), InsertAxes(in.Tokens, -1)) // [N, D]
 	for i, l := range cfg.Layers() {
-		q, k, v := QKV(d, &l, panels{x})
+		q, k, v := model.QKV(d, &l, panels{x})
 		keys, values := d.writeCache(caches[2*i], k[0]), d.writeCache(caches[2*i+1], v[0])
 		x = Add(x, d.Linear(l.O, panels{d.attend(q[0], keys, values)})[0])
-		x = Add(x, FeedForward(d, &l, panels{x})[0])
+		x = Add(x, model.FeedForward(d, &l, panels{x})[0])
 		updated = append(updated, keys, values)
 	}
-	return d.norm(NameNorm, x), updated
+	return d.norm(model.NameNorm, x), updated
 }
 
 // DecodeLogits maps hidden states [M, D] to scores [M, PaddedVocab]. The columns
 // beyond the vocabulary hold -1e30, which is below any score.
-func DecodeLogits(scope *ml.Scope, cfg Config, hidden *Node) *Node {
+func DecodeLogits(scope *ml.Scope, cfg model.Config, hidden *Node) *Node {
 	d := decoder{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(d.g, true)
 	pad := make([]float32, cfg.PaddedVocab())
 	for i := cfg.VocabSize; i < len(pad); i++ {
 		pad[i] = -1e30
 	}
-	return Add(d.matmul(panels{hidden}, NameHead), InsertAxes(ConstTensor(d.g, tensors.FromFlatDataAndDimensions(pad, len(pad))), 0))
+	return Add(d.matmul(panels{hidden}, model.NameHead), InsertAxes(ConstTensor(d.g, tensors.FromFlatDataAndDimensions(pad, len(pad))), 0))
 }
 
 // decoder holds what the layers of one DecodeStep share.
 type decoder struct {
 	scope    *ml.Scope
-	cfg      Config
+	cfg      model.Config
 	g        *Graph
 	in       DecodeInputs
 	at       *Node // int32 [N, 2], place of each token in the caches
@@ -120,7 +122,7 @@ func (d decoder) node(name string) *Node {
 // it is cheaper to compute the parts one by one.
 type panels []*Node
 
-var _ Ops[panels] = decoder{}
+var _ model.Ops[panels] = decoder{}
 
 // each applies an operation to all parts.
 func (p panels) each(op func(i int, x *Node) *Node) panels {
@@ -180,15 +182,15 @@ func (d decoder) Rotate(x panels) panels {
 }
 
 // ProjectQKV projects x [N, D] to heads [N, H|K|K, E].
-func (d decoder) ProjectQKV(l *Layer, x panels) (q, k, v panels) {
-	heads := func(l Linear) panels {
+func (d decoder) ProjectQKV(l *model.Layer, x panels) (q, k, v panels) {
+	heads := func(l model.Linear) panels {
 		return panels{Reshape(d.Linear(l, x)[0], x[0].Shape().Dimensions[0], -1, d.cfg.HeadDim)}
 	}
 	return heads(l.Q), heads(l.K), heads(l.V)
 }
 
 // GateUp projects x [N, D] to the panels of [N, F] that Down takes, twice.
-func (d decoder) GateUp(l *Layer, x panels) (gate, up panels) {
+func (d decoder) GateUp(l *model.Layer, x panels) (gate, up panels) {
 	gate, up = make(panels, storedPanels(l.Down.In, l.Down.Out)), make(panels, storedPanels(l.Down.In, l.Down.Out))
 	for p := range gate {
 		from, to := storedPanel(p, len(gate), l.Down.In)
@@ -204,7 +206,7 @@ func (d decoder) Gated(gate, up panels) panels {
 }
 
 // Linear projects x [N, in] to [N, out].
-func (d decoder) Linear(l Linear, x panels) panels {
+func (d decoder) Linear(l model.Linear, x panels) panels {
 	return panels{d.biased(d.matmul(x, l.Weight), l.Bias, 0, l.Out)}
 }
 

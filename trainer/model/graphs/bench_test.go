@@ -1,4 +1,4 @@
-package model_test
+package graphs_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // BenchmarkGradient is a forward and backward pass with a cross-entropy loss on
@@ -27,13 +28,13 @@ func BenchmarkGradient(b *testing.B) {
 		remat, like bool
 	}{{32, 136, false, false}, {32, 128, false, false}, {32, 136, true, false}, {2, 256, false, false}, {2, 256, false, true}} {
 		b.Run(fmt.Sprintf("%dx%d/remat=%v/like=%v", c.batch, c.seq, c.remat, c.like), func(b *testing.B) {
-			opts := model.Options{Remat: c.remat, LikeDecode: c.like}
+			opts := graphs.Options{Remat: c.remat, LikeDecode: c.like}
 			store := ml.NewStore()
-			if err := model.Init(nil, store, cfg, 1); err != nil {
+			if err := graphs.Init(nil, store, cfg, 1); err != nil {
 				b.Fatal(err)
 			}
 			exec, err := ml.NewExec(backend(b), store, func(s *ml.Scope, tokens *graph.Node) []*graph.Node {
-				hidden := model.Forward(s, cfg, model.Inputs{Tokens: tokens}, opts)
+				hidden := graphs.Forward(s, cfg, graphs.Inputs{Tokens: tokens}, opts)
 				logps := graph.LogSoftmax(head(opts)(s, cfg, hidden), -1)
 				target := graph.OneHot(tokens, cfg.VocabSize, dtypes.Float32)
 				loss := graph.Neg(graph.ReduceAllMean(graph.ReduceSum(graph.Mul(logps, target), -1)))

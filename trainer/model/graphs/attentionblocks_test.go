@@ -1,4 +1,4 @@
-package model
+package graphs
 
 import (
 	"math"
@@ -11,6 +11,7 @@ import (
 	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/cpu/kernels"
+	"temper/trainer/model"
 )
 
 // TestBlocksEqualWholeMatrices holds attention in blocks against the operations that it
@@ -19,7 +20,7 @@ import (
 // where layers are computed again.
 func TestBlocksEqualWholeMatrices(t *testing.T) {
 	const tokens = 150
-	cfg := Config{NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 32}
+	cfg := model.Config{NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 32}
 	segments := make([]int32, tokens)
 	for i := range segments {
 		segments[i] = int32(i / 110)
@@ -60,7 +61,7 @@ func TestBlocksEqualWholeMatrices(t *testing.T) {
 }
 
 // attended computes answers and the gradients of a sum of them.
-func attended(t *testing.T, backend compute.Backend, cfg Config, segments []int32, set func(*fullAttention, *graph.Graph)) [][]float32 {
+func attended(t *testing.T, backend compute.Backend, cfg model.Config, segments []int32, set func(*fullAttention, *graph.Graph)) [][]float32 {
 	t.Helper()
 	n := len(segments)
 	exec, err := ml.NewExec(backend, ml.NewStore(), func(_ *ml.Scope, in []*graph.Node) []*graph.Node {

@@ -1,9 +1,11 @@
-package model
+package graphs
 
 import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	. "github.com/gomlx/gomlx/core/graph"
+
+	"temper/trainer/model"
 )
 
 // rotation turns the halves of queries and keys [N, heads, E] by the angles of their
@@ -18,7 +20,7 @@ type rotation struct {
 }
 
 // newRotation makes tables for positions below length.
-func newRotation(g *Graph, cfg Config, positions *Node, length int) rotation {
+func newRotation(g *Graph, cfg model.Config, positions *Node, length int) rotation {
 	half := cfg.HeadDim / 2
 	cos, sin := cfg.Rotations(length)
 	table := func(data []float32) *Node {

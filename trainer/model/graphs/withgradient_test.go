@@ -1,4 +1,4 @@
-package model_test
+package graphs_test
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // TestVJP: the value is the function's, the gradient the given one, also where
@@ -21,7 +21,7 @@ func TestVJP(t *testing.T) {
 	}
 	defer backend.Finalize()
 	square := func(x *graph.Node) *graph.Node {
-		return model.WithGradient(x, graph.Square, func(x, v *graph.Node) *graph.Node { return graph.Mul(graph.MulScalar(x, 10), v) })
+		return graphs.WithGradient(x, graph.Square, func(x, v *graph.Node) *graph.Node { return graph.Mul(graph.MulScalar(x, 10), v) })
 	}
 	for _, remat := range []bool{false, true} {
 		exec, err := graph.NewExec(backend, func(x *graph.Node) (y, grad *graph.Node) {

@@ -1,4 +1,4 @@
-package model
+package graphs
 
 import (
 	"slices"
@@ -11,6 +11,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/trainer/model"
 )
 
 func goBackend(t *testing.T) compute.Backend {
@@ -49,7 +51,7 @@ func TestSwapLastMovesEveryElement(t *testing.T) {
 
 // TestRotationHasOneMeaning: the CPU backend's way gives the bits of the other.
 func TestRotationHasOneMeaning(t *testing.T) {
-	cfg := Config{HeadDim: 8, RopeTheta: 1e4}
+	cfg := model.Config{HeadDim: 8, RopeTheta: 1e4}
 	exec, err := NewExec(goBackend(t), func(x, positions *Node) (*Node, *Node) {
 		r := newRotation(x.Graph(), cfg, positions, 16)
 		return r.byProduct(x), r.bySlices(x)

@@ -1,4 +1,4 @@
-package model_test
+package graphs_test
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ import (
 
 	"temper/internal/rl"
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // small is a network in which every dimension differs from every other.
@@ -50,7 +51,7 @@ func weightsOf(t *testing.T, cfg model.Config) []model.Tensor {
 func storeOf(t *testing.T, cfg model.Config, ts []model.Tensor) *ml.Store {
 	t.Helper()
 	store := ml.NewStore()
-	if err := model.Import(nil, store, cfg, model.ByName(ts)); err != nil {
+	if err := graphs.Import(nil, store, cfg, model.ByName(ts)); err != nil {
 		t.Fatal(err)
 	}
 	return store
@@ -67,17 +68,17 @@ func backend(t testing.TB) compute.Backend {
 }
 
 // forward returns the logits [B*T][V] of a batch; positions and segments may be nil.
-func forward(t *testing.T, store *ml.Store, cfg model.Config, opts model.Options, tokens, positions, segments [][]int32) [][]float64 {
+func forward(t *testing.T, store *ml.Store, cfg model.Config, opts graphs.Options, tokens, positions, segments [][]int32) [][]float64 {
 	t.Helper()
 	exec, err := ml.NewExec(backend(t), store, func(s *ml.Scope, in []*graph.Node) *graph.Node {
-		inputs := model.Inputs{Tokens: in[0]}
+		inputs := graphs.Inputs{Tokens: in[0]}
 		if positions != nil {
 			inputs.Positions = in[1]
 		}
 		if segments != nil {
 			inputs.Segments = in[len(in)-1]
 		}
-		return head(opts)(s, cfg, model.Forward(s, cfg, inputs, opts))
+		return head(opts)(s, cfg, graphs.Forward(s, cfg, inputs, opts))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -96,11 +97,11 @@ func forward(t *testing.T, store *ml.Store, cfg model.Config, opts model.Options
 }
 
 // head maps hidden states to logits.
-func head(opts model.Options) func(*ml.Scope, model.Config, *graph.Node) *graph.Node {
+func head(opts graphs.Options) func(*ml.Scope, model.Config, *graph.Node) *graph.Node {
 	if opts.LikeDecode {
-		return model.LogitsLikeDecode
+		return graphs.LogitsLikeDecode
 	}
-	return model.Logits
+	return graphs.Logits
 }
 
 // rows splits a tensor into rows of the given width.
@@ -154,7 +155,7 @@ func sentence(seed uint64, n int) []int32 {
 const rounding = 1e-4
 
 // ways are those in which the same function is computed.
-var ways = []model.Options{{}, {LikeDecode: true}, {Remat: true}, {Remat: true, LikeDecode: true}, {PlainSoftmax: true}, {LikeDecode: true, PlainSoftmax: true}}
+var ways = []graphs.Options{{}, {LikeDecode: true}, {Remat: true}, {Remat: true, LikeDecode: true}, {PlainSoftmax: true}, {LikeDecode: true, PlainSoftmax: true}}
 
 func TestForwardEqualsReference(t *testing.T) {
 	for i, opts := range ways {
@@ -173,7 +174,7 @@ func TestPackedAndPaddedEqualAlone(t *testing.T) {
 	}
 }
 
-func packedAndPaddedEqualAlone(t *testing.T, opts model.Options) {
+func packedAndPaddedEqualAlone(t *testing.T, opts graphs.Options) {
 	cfg := small(true)
 	ts := weightsOf(t, cfg)
 	ref := newReference(cfg, ts)
@@ -207,23 +208,23 @@ func TestPositionsAreUsed(t *testing.T) {
 	ref := newReference(cfg, ts)
 	ref.stride = 2
 	tokens := sentence(1, 6)
-	got := forward(t, storeOf(t, cfg, ts), cfg, model.Options{},
+	got := forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{},
 		[][]int32{slices.Concat(tokens, tokens)}, [][]int32{{0, 2, 4, 6, 8, 10, 0, 0, 0, 0, 0, 0}}, nil)
 	near(t, "every other position", got[:6], ref.logits(tokens), rounding)
 }
 
 // gradient returns the mean negative log-likelihood of each next token and its
 // gradient for the named weights.
-func gradient(t *testing.T, cfg model.Config, opts model.Options, ts []model.Tensor, names []string) (float64, [][]float64) {
+func gradient(t *testing.T, cfg model.Config, opts graphs.Options, ts []model.Tensor, names []string) (float64, [][]float64) {
 	t.Helper()
 	exec, err := ml.NewExec(backend(t), storeOf(t, cfg, ts), func(s *ml.Scope, tokens *graph.Node) []*graph.Node {
-		logits := head(opts)(s, cfg, model.Forward(s, cfg, model.Inputs{Tokens: tokens}, opts))
+		logits := head(opts)(s, cfg, graphs.Forward(s, cfg, graphs.Inputs{Tokens: tokens}, opts))
 		logps := graph.LogSoftmax(graph.SliceAxis(logits, 1, graph.AxisRange(0, -1)), -1)
 		next := graph.OneHot(graph.SliceAxis(tokens, 1, graph.AxisRangeToEnd(1)), cfg.VocabSize, logits.DType())
 		loss := graph.Neg(graph.ReduceAllMean(graph.ReduceSum(graph.Mul(logps, next), -1)))
 		var vars []*graph.Node
 		for _, n := range names {
-			vars = append(vars, s.Store().GetVariable(model.VariablePath(n)).NodeValue(tokens))
+			vars = append(vars, s.Store().GetVariable(graphs.VariablePath(n)).NodeValue(tokens))
 		}
 		return append([]*graph.Node{loss}, graph.Gradient(loss, vars...)...)
 	})
@@ -257,7 +258,16 @@ func referenceLoss(cfg model.Config, ts []model.Tensor) float64 {
 }
 
 func TestGradientEqualsFiniteDifferences(t *testing.T) {
-	cfg := small(true)
+	for name, change := range map[string]func(*model.Config){"plain": func(*model.Config) {}, "all biases": variants()["all biases"]} {
+		t.Run(name, func(t *testing.T) {
+			cfg := small(true)
+			change(&cfg)
+			gradientEqualsFiniteDifferences(t, cfg)
+		})
+	}
+}
+
+func gradientEqualsFiniteDifferences(t *testing.T, cfg model.Config) {
 	ts := weightsOf(t, cfg)
 	var names []string
 	for _, spec := range cfg.Tensors() {
@@ -290,14 +300,14 @@ func TestGradientEqualsFiniteDifferences(t *testing.T) {
 }
 
 // TestRematChangesNothing: GoMLX answers with the queries where it makes fused
-// attention again, so that a way of its own has to keep the answers.
+// attention again, so that another way has to keep the answers.
 func TestRematChangesNothing(t *testing.T) {
 	cfg := small(false)
 	ts := weightsOf(t, cfg)
 	names := tensorNames(cfg)
 	for _, like := range []bool{false, true} {
-		loss, want := gradient(t, cfg, model.Options{LikeDecode: like}, ts, names)
-		again, got := gradient(t, cfg, model.Options{LikeDecode: like, Remat: true}, ts, names)
+		loss, want := gradient(t, cfg, graphs.Options{LikeDecode: like}, ts, names)
+		again, got := gradient(t, cfg, graphs.Options{LikeDecode: like, Remat: true}, ts, names)
 		if loss != again {
 			t.Errorf("like decoding %v: loss %v with remat, %v without", like, again, loss)
 		}
@@ -310,7 +320,7 @@ func TestImport(t *testing.T) {
 	ts := weightsOf(t, cfg)
 	store := storeOf(t, cfg, ts)
 	for _, want := range ts {
-		value, err := store.GetVariable(model.VariablePath(want.Name)).Value()
+		value, err := store.GetVariable(graphs.VariablePath(want.Name)).Value()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +332,7 @@ func TestImport(t *testing.T) {
 	broken := slices.Clone(ts)
 	broken[1].Name = "elsewhere"
 	broken[2].Shape = []int{20, 48}
-	err := model.Import(nil, store, cfg, model.ByName(broken))
+	err := graphs.Import(nil, store, cfg, model.ByName(broken))
 	for _, want := range []string{
 		"tensor model.layers.0.input_layernorm.weight is missing",
 		"tensor model.layers.0.self_attn.q_proj.weight: shape [20 48], want [48 20]",
@@ -330,42 +340,5 @@ func TestImport(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("import: error %v, want %q in it", err, want)
 		}
-	}
-}
-
-func TestInitIsDeterministicAndPerTensor(t *testing.T) {
-	a, _ := model.InitialTensors(small(false), 1)
-	b, _ := model.InitialTensors(small(false), 1)
-	if diff := cmp.Diff(a, b); diff != "" {
-		t.Errorf("same seed (-first +second):\n%s", diff)
-	}
-	tied, _ := model.InitialTensors(small(true), 1)
-	if diff := cmp.Diff(a[:len(tied)], tied); diff != "" {
-		t.Errorf("the head changes the draws of other tensors:\n%s", diff)
-	}
-	other, _ := model.InitialTensors(small(false), 2)
-	if cmp.Equal(a[0].Data, other[0].Data) {
-		t.Error("another seed gives the same weights")
-	}
-	sum := 0.0
-	for _, v := range a[0].Data {
-		sum += float64(v) * float64(v)
-	}
-	if std := math.Sqrt(sum / float64(len(a[0].Data))); math.Abs(std-0.4) > 0.04 {
-		t.Errorf("standard deviation %v, want 0.4", std)
-	}
-}
-
-func TestValidateNamesEveryProblem(t *testing.T) {
-	cfg := small(true)
-	cfg.HeadDim, cfg.NumKeyValueHeads, cfg.RopeTheta, cfg.VocabSize = 7, 4, 0, -1
-	err := cfg.Validate()
-	for _, want := range []string{"head_dim: 7", "num_attention_heads: 6", "rope_theta: 0", "vocab_size: -1"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q in it", err, want)
-		}
-	}
-	if err := small(false).Validate(); err != nil {
-		t.Errorf("valid configuration: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package model
+package graphs
 
 import (
 	"slices"
@@ -8,10 +8,12 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	ml "github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/support/exceptions"
+
+	"temper/trainer/model"
 )
 
 // Inputs are the tokens of a forward pass. Rows are padded on the right. Padding has a
-// segment of its own, and the caller ignores its hidden states.
+// separate segment, and the caller ignores its hidden states.
 type Inputs struct {
 	Tokens *Node // int32 [B, T]
 	// Positions of the tokens within their sequence, below T; nil means 0..T-1.
@@ -48,7 +50,7 @@ type Options struct {
 // Outside attention the tokens are one axis N = B*T. The gradient of each weight
 // transposes the input of the weight, and the CPU backend transposes a matrix fast but
 // anything else element by element.
-func Forward(scope *ml.Scope, cfg Config, in Inputs, opts Options) *Node {
+func Forward(scope *ml.Scope, cfg model.Config, in Inputs, opts Options) *Node {
 	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph(), compute: opts.Compute, likeDecode: opts.LikeDecode, layout: opts.Layout}
 	if w.compute == dtypes.InvalidDType {
 		w.compute = dtypes.Float32
@@ -73,19 +75,19 @@ func Forward(scope *ml.Scope, cfg Config, in Inputs, opts Options) *Node {
 			x = x.Checkpoint()
 		}
 		x = w.kept(x)
-		q, k, v := QKV(w, &l, x) // [N, H|K|K, E]
+		q, k, v := model.QKV(w, &l, x) // [N, H|K|K, E]
 		x = w.kept(w.tokens(Add(x, wide(w.Linear(l.O, Reshape(att.attend(q, k, v), batch*seq, -1))))))
-		x = w.tokens(Add(x, wide(FeedForward(w, &l, x))))
+		x = w.tokens(Add(x, wide(model.FeedForward(w, &l, x))))
 	}
 	if opts.Remat || w.keepProducts {
 		x = x.StopCheckpoint()
 	}
-	return Reshape(narrow(w.Norm(NameNorm, x), w.compute), batch, seq, cfg.HiddenSize)
+	return Reshape(narrow(w.Norm(model.NameNorm, x), w.compute), batch, seq, cfg.HiddenSize)
 }
 
 // Logits maps hidden states [..., D] of any type to scores over the vocabulary
 // [..., V] in float32.
-func Logits(scope *ml.Scope, cfg Config, hidden *Node) *Node {
+func Logits(scope *ml.Scope, cfg model.Config, hidden *Node) *Node {
 	return logits(scope, cfg, hidden, func(x, y *Node) *Node {
 		if x.DType() != dtypes.Float32 {
 			return productAs(dtypes.Float32, x, y)
@@ -95,7 +97,7 @@ func Logits(scope *ml.Scope, cfg Config, hidden *Node) *Node {
 }
 
 // LogitsLikeDecode is Logits with the sums of DecodeLogits; see Options.
-func LogitsLikeDecode(scope *ml.Scope, cfg Config, hidden *Node) *Node {
+func LogitsLikeDecode(scope *ml.Scope, cfg model.Config, hidden *Node) *Node {
 	if hidden.DType() != dtypes.Float32 {
 		return Logits(scope, cfg, hidden)
 	}
@@ -103,7 +105,7 @@ func LogitsLikeDecode(scope *ml.Scope, cfg Config, hidden *Node) *Node {
 }
 
 // logits is a product of hidden states [..., D] and the head.
-func logits(scope *ml.Scope, cfg Config, hidden *Node, product func(x, y *Node) *Node) *Node {
+func logits(scope *ml.Scope, cfg model.Config, hidden *Node, product func(x, y *Node) *Node) *Node {
 	w := weights{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(w.g, true)
 	dims := slices.Clone(hidden.Shape().Dimensions)
@@ -113,7 +115,7 @@ func logits(scope *ml.Scope, cfg Config, hidden *Node, product func(x, y *Node) 
 }
 
 // LogitsPlaced is Logits under a layout.
-func LogitsPlaced(scope *ml.Scope, cfg Config, hidden *Node, layout Layout) *Node {
+func LogitsPlaced(scope *ml.Scope, cfg model.Config, hidden *Node, layout Layout) *Node {
 	w := weights{scope: scope, cfg: cfg, g: hidden.Graph(), layout: layout}
 	scope.SetTraining(w.g, true)
 	dims := slices.Clone(hidden.Shape().Dimensions)
@@ -124,14 +126,14 @@ func LogitsPlaced(scope *ml.Scope, cfg Config, hidden *Node, layout Layout) *Nod
 
 // Head is the weight that maps hidden states to the vocabulary: [V, D]. Under a layout it
 // is whole on every device of the data axis.
-func Head(scope *ml.Scope, cfg Config, g *Graph, layout Layout) *Node {
+func Head(scope *ml.Scope, cfg model.Config, g *Graph, layout Layout) *Node {
 	return weights{scope: scope, cfg: cfg, g: g, layout: layout}.whole(cfg.HeadName())
 }
 
 // weights gives graph functions access to the variables of a store.
 type weights struct {
 	scope *ml.Scope
-	cfg   Config
+	cfg   model.Config
 	g     *Graph
 	// compute is the type of the factors of products.
 	compute dtypes.DType
@@ -146,7 +148,7 @@ type weights struct {
 	rotation     rotation
 }
 
-var _ Ops[*Node] = weights{}
+var _ model.Ops[*Node] = weights{}
 
 // kept is x, of what a gradient may need to be kept; see keepProducts.
 func (w weights) kept(x *Node) *Node {
@@ -159,7 +161,7 @@ func (w weights) kept(x *Node) *Node {
 // node returns a weight as the network computes with it.
 func (w weights) node(name string) *Node {
 	weight := w.variable(name)
-	if a, b, ok := w.cfg.adaptersOf(name); ok {
+	if a, b, ok := w.cfg.AdaptersOf(name); ok {
 		weight = Merged(w.cfg, weight, w.variable(a), w.variable(b))
 	}
 	return w.order.weight(weight)
@@ -176,7 +178,7 @@ func (w weights) variable(name string) *Node {
 
 // embed looks up the embeddings of tokens [N]: [N, D].
 func (w weights) embed(tokens *Node) *Node {
-	return w.tokens(Gather(w.whole(NameEmbed), InsertAxes(tokens, -1)))
+	return w.tokens(Gather(w.whole(model.NameEmbed), InsertAxes(tokens, -1)))
 }
 
 // Norm is x / rms(x) * weight over the last axis.
@@ -196,7 +198,7 @@ func wide(x *Node) *Node { return narrow(x, dtypes.Float32) }
 func (w weights) Rotate(x *Node) *Node { return w.rotation.apply(x) }
 
 // ProjectQKV projects x [N, D] to heads [N, H|K|K, E], the queries and keys in float32.
-func (w weights) ProjectQKV(l *Layer, x *Node) (q, k, v *Node) {
+func (w weights) ProjectQKV(l *model.Layer, x *Node) (q, k, v *Node) {
 	qkv := w.linears(x, l.Q, l.K, l.V)
 	for j := range qkv {
 		qkv[j] = Reshape(w.kept(qkv[j]), x.Shape().Dimensions[0], -1, w.cfg.HeadDim)
@@ -205,7 +207,7 @@ func (w weights) ProjectQKV(l *Layer, x *Node) (q, k, v *Node) {
 }
 
 // GateUp projects x [N, D] to [N, F] twice.
-func (w weights) GateUp(l *Layer, x *Node) (gate, up *Node) {
+func (w weights) GateUp(l *model.Layer, x *Node) (gate, up *Node) {
 	both := w.linears(x, l.Gate, l.Up)
 	return w.kept(both[0]), w.kept(both[1])
 }
@@ -214,7 +216,7 @@ func (w weights) GateUp(l *Layer, x *Node) (gate, up *Node) {
 func (w weights) Gated(gate, up *Node) *Node { return Mul(silu(wide(gate)), wide(up)) }
 
 // Linear is linears with one weight.
-func (w weights) Linear(l Linear, x *Node) *Node { return w.linears(x, l)[0] }
+func (w weights) Linear(l model.Linear, x *Node) *Node { return w.linears(x, l)[0] }
 
 // silu is x s with s = sigma(x), element by element. Its derivative is written as
 // s + u (1 - s) with u = x s, which takes two operations less than the derivative that

@@ -1,10 +1,12 @@
-package model
+package graphs
 
 import (
 	"fmt"
 
 	"github.com/gomlx/gomlx/core/tensors"
 	ml "github.com/gomlx/gomlx/ml/model"
+
+	"temper/trainer/model"
 )
 
 // decodeScope holds the weights of DecodeStep. Its linear weights are [in, out]. With
@@ -12,21 +14,12 @@ import (
 // and rounds each row in the same way, whatever the number of rows.
 const decodeScope = ScopeName + "_decode"
 
-// vocabMultiple is the width of the widest column tile of the CPU kernels.
-const vocabMultiple = 64
-
 // decodePath is where the store keeps a weight of the decode layout.
 func decodePath(name string) string { return ml.JoinPath("/", decodeScope, name) }
 
-// PaddedVocab is the width of DecodeLogits: the vocabulary rounded up, so that
-// every column is computed by the same kernel.
-func (c Config) PaddedVocab() int {
-	return (c.VocabSize + vocabMultiple - 1) / vocabMultiple * vocabMultiple
-}
-
 // ImportDecode puts the weights into the store in the layout that DecodeStep reads, in
-// place of those that are there. Errors: those of Import.
-func ImportDecode(store *ml.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+// place of earlier ones. Errors: as for Import.
+func ImportDecode(store *ml.Store, cfg model.Config, lookup func(name string) (model.Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
@@ -44,9 +37,9 @@ func ImportDecode(store *ml.Store, cfg Config, lookup func(name string) (Tensor,
 		t, _ := lookup(spec.Name) // checked above
 		var err error
 		switch {
-		case spec.Name == NameHead:
+		case spec.Name == model.NameHead:
 			continue
-		case spec.Name == NameEmbed || len(spec.Shape) == 1:
+		case spec.Name == model.NameEmbed || len(spec.Shape) == 1:
 			err = storeWeight(spec.Name, t.Data, spec.Shape...)
 		case inParts[spec.Name]:
 			err = storeParts(storeWeight, spec.Name, t, cfg.HiddenSize)
@@ -58,14 +51,14 @@ func ImportDecode(store *ml.Store, cfg Config, lookup func(name string) (Tensor,
 		}
 	}
 	head, _ := lookup(cfg.HeadName())
-	return storePanels(storeWeight, NameHead, head, cfg.PaddedVocab())
+	return storePanels(storeWeight, model.NameHead, head, cfg.PaddedVocab())
 }
 
 // storeFunc stores a weight of the decode layout.
 type storeFunc func(name string, data []float32, shape ...int) error
 
 // storePanels stores a weight [out, in] as [in, width], in panels of rows.
-func storePanels(store storeFunc, name string, t Tensor, width int) error {
+func storePanels(store storeFunc, name string, t model.Tensor, width int) error {
 	data, depth := transpose(t, width), t.Shape[1]
 	n := storedPanels(depth, width)
 	for i := range n {
@@ -79,12 +72,12 @@ func storePanels(store storeFunc, name string, t Tensor, width int) error {
 
 // storeParts cuts a weight [out, in] into weights [in, part]. Their results are the
 // panels of the factor that a later product, of width columns, takes.
-func storeParts(store storeFunc, name string, t Tensor, width int) error {
+func storeParts(store storeFunc, name string, t model.Tensor, width int) error {
 	out, in := t.Shape[0], t.Shape[1]
 	n := storedPanels(out, width)
 	for i := range n {
 		from, to := storedPanel(i, n, out)
-		part := Tensor{Shape: []int{to - from, in}, Data: t.Data[from*in : to*in]}
+		part := model.Tensor{Shape: []int{to - from, in}, Data: t.Data[from*in : to*in]}
 		if err := storePanels(store, panelName(name, i), part, to-from); err != nil {
 			return err
 		}
@@ -96,7 +89,7 @@ func storeParts(store storeFunc, name string, t Tensor, width int) error {
 func panelName(name string, i int) string { return fmt.Sprintf("%s.panel%d", name, i) }
 
 // transpose turns [out, in] into [in, width]; columns beyond out are zero.
-func transpose(t Tensor, width int) []float32 {
+func transpose(t model.Tensor, width int) []float32 {
 	rows, in := t.Shape[0], t.Shape[1]
 	data := make([]float32, in*width)
 	for o := range rows {

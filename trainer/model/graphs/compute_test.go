@@ -1,4 +1,4 @@
-package model_test
+package graphs_test
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // relative is the distance of two lists of rows in units of the second's length.
@@ -32,15 +33,15 @@ func TestBFloat16IsCloseToFloat32(t *testing.T) {
 		cfg := small(tied)
 		cfg.InitializerRange = 0.1
 		ts := weightsOf(t, cfg)
-		half := model.Options{Compute: dtypes.BFloat16}
+		half := graphs.Options{Compute: dtypes.BFloat16}
 		tokens := [][]int32{sentence(1, 12), sentence(2, 12)}
-		want := forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, tokens, nil, nil)
+		want := forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{}, tokens, nil, nil)
 		got := forward(t, storeOf(t, cfg, ts), cfg, half, tokens, nil, nil)
 		if d := relative(got, want); d > halfRounding || d == 0 {
 			t.Errorf("tied %v: logits are off by %.4f of their size, want more than 0 and at most %v", tied, d, halfRounding)
 		}
 		names := tensorNames(cfg)
-		loss, plain := gradient(t, cfg, model.Options{}, ts, names)
+		loss, plain := gradient(t, cfg, graphs.Options{}, ts, names)
 		other, grads := gradient(t, cfg, half, ts, names)
 		if math.Abs(loss-other) > halfRounding*loss {
 			t.Errorf("tied %v: loss %v, in float32 %v", tied, other, loss)
@@ -75,14 +76,14 @@ func reachable(results ...*graph.Node) map[*graph.Node]bool {
 }
 
 // gradientNodes builds a training graph and returns what its results depend on.
-func gradientNodes(t *testing.T, cfg model.Config, opts model.Options) map[*graph.Node]bool {
+func gradientNodes(t *testing.T, cfg model.Config, opts graphs.Options) map[*graph.Node]bool {
 	t.Helper()
 	var nodes map[*graph.Node]bool
 	exec, err := ml.NewExec(backend(t), storeOf(t, cfg, weightsOf(t, cfg)), func(s *ml.Scope, tokens *graph.Node) *graph.Node {
-		loss := graph.ReduceAllMean(graph.Square(model.Logits(s, cfg, model.Forward(s, cfg, model.Inputs{Tokens: tokens}, opts))))
+		loss := graph.ReduceAllMean(graph.Square(graphs.Logits(s, cfg, graphs.Forward(s, cfg, graphs.Inputs{Tokens: tokens}, opts))))
 		var vars []*graph.Node
 		for _, n := range tensorNames(cfg) {
-			vars = append(vars, s.Store().GetVariable(model.VariablePath(n)).NodeValue(tokens))
+			vars = append(vars, s.Store().GetVariable(graphs.VariablePath(n)).NodeValue(tokens))
 		}
 		grads := graph.Gradient(loss, vars...)
 		for i, g := range grads {
@@ -106,7 +107,7 @@ func gradientNodes(t *testing.T, cfg model.Config, opts model.Options) map[*grap
 // backward pass, two thirds of the work, in float32.
 func TestBFloat16ReachesEveryProduct(t *testing.T) {
 	products := 0
-	for n := range gradientNodes(t, small(false), model.Options{Compute: dtypes.BFloat16}) {
+	for n := range gradientNodes(t, small(false), graphs.Options{Compute: dtypes.BFloat16}) {
 		switch n.Type() {
 		case graph.NodeTypeDotGeneral:
 			if n.Inputs()[1].Type() == graph.NodeTypeConstant {
@@ -134,7 +135,7 @@ func TestBFloat16ReachesEveryProduct(t *testing.T) {
 // [.., C, N] or [.., N, C]. It brings anything else into such a layout element by
 // element, both factors, which took more time than all products together.
 func TestProductsNeedNoTransposes(t *testing.T) {
-	for n := range gradientNodes(t, small(false), model.Options{}) {
+	for n := range gradientNodes(t, small(false), graphs.Options{}) {
 		if n.Type() != graph.NodeTypeDotGeneral {
 			continue
 		}

@@ -1,4 +1,4 @@
-package model_test
+package graphs_test
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/model"
+	"temper/trainer/model/graphs"
 )
 
 // cached drives DecodeStep by hand.
@@ -24,22 +25,22 @@ type cached struct {
 func newCached(t *testing.T, cfg model.Config, ts []model.Tensor, rows, length int, gather bool) *cached {
 	t.Helper()
 	store := ml.NewStore()
-	if err := model.ImportDecode(store, cfg, model.ByName(ts)); err != nil {
+	if err := graphs.ImportDecode(store, cfg, model.ByName(ts)); err != nil {
 		t.Fatal(err)
 	}
 	exec, err := ml.NewExec(backend(t), store, func(s *ml.Scope, in []*graph.Node) []*graph.Node {
-		hidden, caches := model.DecodeStep(s, cfg, model.DecodeInputs{
+		hidden, caches := graphs.DecodeStep(s, cfg, graphs.DecodeInputs{
 			Tokens: in[0], Rows: in[1], Columns: in[2], Positions: in[3], Queries: in[4], Lengths: in[5], Answers: in[6],
 			Tables: in[7], MaxContext: length, Gather: gather,
 		}, in[8:])
-		return append([]*graph.Node{model.DecodeLogits(s, cfg, hidden)}, caches...)
+		return append([]*graph.Node{graphs.DecodeLogits(s, cfg, hidden)}, caches...)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cached{exec: exec, cfg: cfg, rows: rows, width: model.TableWidth(length), length: length / model.BlockTokens}
+	c := &cached{exec: exec, cfg: cfg, rows: rows, width: graphs.TableWidth(length), length: length / graphs.BlockTokens}
 	for range 2 * cfg.NumHiddenLayers {
-		cache := tensors.FromShape(cfg.CacheShape(rows*length, c.width))
+		cache := tensors.FromShape(graphs.CacheShape(cfg, rows*length, c.width))
 		tensors.MustMutableFlatData(cache, func(flat []float32) {
 			for i := range flat {
 				flat[i] = float32(i%17) - 8 // what an earlier sequence left
@@ -71,7 +72,7 @@ func (c *cached) step(t *testing.T, chunk int, next [][]int32, at []int) [][][]f
 		for k, token := range next[row] {
 			queries[k][row], lengths[k][row] = int32(len(tokens)), int32(k+1)
 			position := at[row] + k
-			place := int(tables[row][0][1+position/model.BlockTokens])*model.BlockTokens + position%model.BlockTokens
+			place := int(tables[row][0][1+position/graphs.BlockTokens])*graphs.BlockTokens + position%graphs.BlockTokens
 			places, columns = append(places, int32(place/c.width)), append(columns, int32(place%c.width))
 			answers = append(answers, int32(k*c.rows+row))
 			tokens, rowOf = append(tokens, token), append(rowOf, int32(row))
@@ -179,7 +180,7 @@ func TestDecodeEqualsForward(t *testing.T) {
 		}
 	}
 	for row, tokens := range all {
-		want := forward(t, storeOf(t, cfg, ts), cfg, model.Options{}, [][]int32{tokens}, nil, nil)
+		want := forward(t, storeOf(t, cfg, ts), cfg, graphs.Options{}, [][]int32{tokens}, nil, nil)
 		near(t, "decoded", got[row], want, rounding)
 	}
 }
