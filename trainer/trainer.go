@@ -16,7 +16,7 @@ import (
 	"temper/trainer/qwen3"
 	"temper/trainer/schedule"
 	"temper/trainer/state"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Errors of the package. Callers use errors.Is.

@@ -20,7 +20,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/tokenizer"
 	"temper/trainer/hf"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // analyzing is what a person asks of an analysis.

@@ -20,7 +20,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // exporting is what a person asks of an export.

@@ -106,7 +106,7 @@ var packages = []row{
 	{pattern: "trainer", layer: adapters},
 	{pattern: "trainer/...", layer: adapters},
 	{pattern: "trainer/xla/plugin", layer: adapters, ours: none, stdOnly: true, reason: "what is installed is decided by names and hashes, without a device"},
-	{pattern: "trainer/tensor", layer: adapters, ours: none, stdOnly: true, reason: "ports hand weights on without a network"},
+	{pattern: "trainer/weights/tensor", layer: adapters, ours: none, stdOnly: true, reason: "ports hand weights on without a network"},
 	{pattern: "trainer/packing", layer: adapters, ours: []string{"internal/rl"}, stdOnly: true, reason: "which tokens meet in a pass is decided without a device"},
 	{pattern: "trainer/schedule", layer: adapters, ours: []string{"internal/config"}, stdOnly: true, reason: "a learning rate is arithmetic"},
 	{pattern: "deploy/prometheus", layer: vocabulary, ours: none, stdOnly: true, reason: "it is a file that a job takes along"},

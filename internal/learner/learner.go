@@ -15,7 +15,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
 	"temper/trainer/schedule"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Learner is the training state of one policy: weights, optimizer, counters.

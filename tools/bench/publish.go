@@ -12,7 +12,7 @@ import (
 	"temper/internal/config"
 	"temper/tools/bench/meter"
 	"temper/tools/bench/storebench"
-	"temper/trainer/segment"
+	"temper/trainer/weights/sharedmem"
 )
 
 func publishCommand() *cobra.Command {
@@ -28,7 +28,7 @@ func publishCommand() *cobra.Command {
 	text := cmd.Flags().String("bytes", size.String(), "size of the weights; needs seven times that in memory")
 	cmd.Flags().IntVar(&c.Rounds, "rounds", 3, "policies on each way, of which the median counts")
 	cmd.Flags().Float64Var(&c.Changed, "changed", 1, "share of the tensors that an update changes")
-	cmd.Flags().StringVar(&c.Folder, "folder", "", "folder of shared weights; empty = a new one in "+segment.Memory)
+	cmd.Flags().StringVar(&c.Folder, "folder", "", "folder of shared weights; empty = a new one in "+sharedmem.Memory)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := size.UnmarshalText([]byte(*text)); err != nil || size < 1<<20 {
@@ -43,7 +43,7 @@ func publishCommand() *cobra.Command {
 			return err
 		}
 		if c.Folder == "" {
-			if c.Folder, err = os.MkdirTemp(segment.Memory, "temper-bench-"); err != nil {
+			if c.Folder, err = os.MkdirTemp(sharedmem.Memory, "temper-bench-"); err != nil {
 				return fmt.Errorf("--folder: %w", err)
 			}
 			defer os.RemoveAll(c.Folder) //nolint:errcheck // nothing is left in it

@@ -13,7 +13,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // content writes the bytes of a blob, the same ones each time.

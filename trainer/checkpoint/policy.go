@@ -16,7 +16,7 @@ import (
 	"temper/internal/failpoint"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // Files of a published policy, named as Hugging Face names them. They are what

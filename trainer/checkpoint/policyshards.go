@@ -10,9 +10,9 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/failpoint"
-	"temper/trainer/hostmem"
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/safetensors"
 )
 
 // inShards decides how a policy is stored: as it is, or where it is not, as its form says.

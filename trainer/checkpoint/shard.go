@@ -14,9 +14,9 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/checksum"
-	"temper/trainer/hostmem"
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/safetensors"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/checksum"
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/safetensors"
+	"temper/trainer/weights/tensor"
 )
 
 // The weights of a large policy are shards by content, cut as those of a checkpoint are:

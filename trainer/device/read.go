@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors/dtensor"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/hostmem"
+	"temper/trainer/weights/hostmem"
 )
 
 // Read copies a tensor to dst, which has its size. A tensor that lies on a device alone

@@ -15,7 +15,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	backends "temper/trainer/device"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Config of an Engine.

@@ -7,7 +7,7 @@ import (
 
 	"temper/trainer/decode"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // maxRows is the number of tokens in the largest step. With so many the CPU kernels

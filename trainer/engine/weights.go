@@ -7,7 +7,7 @@ import (
 
 	"temper/trainer/decode"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Source has the weights of a policy where they lie, for example a model directory.

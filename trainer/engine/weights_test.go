@@ -9,7 +9,7 @@ import (
 	"temper/internal/policy"
 	"temper/trainer/engine"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // directory is a source that counts how often it was closed.

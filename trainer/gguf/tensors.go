@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // tensorKind is a type of tensors under the format's code.

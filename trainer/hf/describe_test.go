@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/trainer/hf"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // generation is how a small model talks.

@@ -17,7 +17,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/pass"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // ErrRefused means that a hub does not take this member. The text says why.

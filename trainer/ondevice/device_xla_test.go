@@ -13,7 +13,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/ondevice"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 	"temper/trainer/xla/xlatest"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Names of the weights as programs take them. Products over the same input are one.

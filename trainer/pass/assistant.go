@@ -11,7 +11,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/packing"
 	"temper/trainer/state"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Assistant makes passes over microbatches for a trainer in another process. It has the

@@ -10,7 +10,7 @@ import (
 	"temper/trainer/packing"
 	"temper/trainer/qwen3"
 	"temper/trainer/state"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Elsewhere makes passes over microbatches in other processes. They yield the same bits

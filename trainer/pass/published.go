@@ -11,7 +11,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/qwen3"
 	"temper/trainer/state"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Publisher copies weights to the host as they are published. Its methods must not be

@@ -9,7 +9,7 @@ import (
 
 	. "github.com/gomlx/gomlx/core/graph"
 
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // LoRA adds a product of two small matrices to weights of each layer: the network

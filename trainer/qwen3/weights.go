@@ -10,9 +10,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/rl"
-	"temper/trainer/hostmem"
-	"temper/trainer/tensor"
-	"temper/trainer/value"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/tensor"
 )
 
 // ScopeName is the scope of all weights below the root of a store.
@@ -27,13 +26,13 @@ func VariablePath(name string) string { return model.JoinPath("/", ScopeName, na
 // Init fills the store with the start weights of the seed.
 func Init(store *model.Store, cfg Config, seed uint64) error { return InitOn(nil, store, cfg, seed) }
 
-// InitOn is Init in the memory of a backend, one tensor after another; see value.New.
+// InitOn is Init in the memory of a backend, one tensor after another; see hostmem.NewTensor.
 func InitOn(backend compute.Backend, store *model.Store, cfg Config, seed uint64) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
 	for _, spec := range cfg.Tensors() {
-		v, err := value.New(backend, spec.Shape, func(flat []float32) { draw(flat, spec, seed) })
+		v, err := hostmem.NewTensor(backend, spec.Shape, func(flat []float32) { draw(flat, spec, seed) })
 		if err == nil {
 			err = setVariable(store, VariablePath(spec.Name), v)
 		}
@@ -90,14 +89,14 @@ func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bo
 	return ImportOn(nil, store, cfg, lookup)
 }
 
-// ImportOn is Import into the memory of a backend; see value.New.
+// ImportOn is Import into the memory of a backend; see hostmem.NewTensor.
 func ImportOn(backend compute.Backend, store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
 	for _, spec := range cfg.Tensors() {
 		t, _ := lookup(spec.Name) // checked above
-		v, err := value.New(backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat, t.Data) })
+		v, err := hostmem.NewTensor(backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat, t.Data) })
 		if err == nil {
 			err = setVariable(store, VariablePath(spec.Name), v)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"temper/trainer/optimizer"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Follow gives a state the weights of a state in another process, and the names of the

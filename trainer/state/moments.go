@@ -8,11 +8,10 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/checkpoint"
-	"temper/trainer/hostmem"
 	"temper/trainer/optimizer"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
-	"temper/trainer/value"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/tensor"
 )
 
 // moments are AdamW's, two for each tensor that is trained.
@@ -126,7 +125,7 @@ func (m moments) setMoment(path string, spec qwen3.TensorSpec, data []float32) e
 			return fmt.Errorf("moments of %s: %w", spec.Name, err)
 		}
 	}
-	fresh, err := value.New(m.backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat[:len(data)], data) })
+	fresh, err := hostmem.NewTensor(m.backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat[:len(data)], data) })
 	if err != nil {
 		return fmt.Errorf("moments of %s: %w", spec.Name, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Reference is the frozen policy near which an objective holds the one that is

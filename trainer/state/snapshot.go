@@ -8,10 +8,10 @@ import (
 
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
-	"temper/trainer/hostmem"
 	"temper/trainer/optimizer"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/tensor"
 )
 
 // Snapshot copies the full state to the host. It writes into the memory of

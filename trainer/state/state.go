@@ -19,7 +19,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/optimizer"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // ErrNone means that there are no weights, or that a failed device call consumed

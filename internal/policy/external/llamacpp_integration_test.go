@@ -11,7 +11,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/policy/external"
-	"temper/trainer/handoff"
+	"temper/trainer/checkpoint"
 	"temper/trainer/qwen3"
 )
 
@@ -38,7 +38,7 @@ func llama(t *testing.T, store blob.Store, m qwen3.Config, folder string) *exter
 	e, err := external.New(external.Config{
 		Kind: external.LlamaCpp, Folder: folder, MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
 		Command:   []string{llamaPython(t), script, "--precise", "--model", "{model}", "--host", "{host}", "--port", "{port}", "--ctx-size", "4096"},
-		Publisher: handoff.Publisher{Store: store},
+		Publisher: checkpoint.Exporter{Store: store},
 	})
 	if err != nil {
 		t.Fatal(err)

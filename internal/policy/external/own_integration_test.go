@@ -17,8 +17,8 @@ import (
 	"temper/internal/openai"
 	"temper/internal/policy/external"
 	"temper/internal/tokenizer"
+	"temper/trainer/checkpoint"
 	"temper/trainer/engine"
-	"temper/trainer/handoff"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
 )
@@ -131,7 +131,7 @@ func TestOwnServer(t *testing.T) {
 	m.VocabSize = tok.VocabSize() // the server knows no others
 	e, err := external.New(external.Config{
 		Kind: external.VLLM, URLs: []string{serveOwn(t, m, tok)}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize,
-		Patience: time.Minute, Publisher: handoff.Publisher{Store: store},
+		Patience: time.Minute, Publisher: checkpoint.Exporter{Store: store},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"temper/internal/freeport"
 	"temper/internal/policy/external"
 	"temper/internal/supervise"
-	"temper/trainer/handoff"
+	"temper/trainer/checkpoint"
 	"temper/trainer/qwen3"
 )
 
@@ -32,7 +32,7 @@ func startVLLM(t *testing.T, store blob.Store, ref blob.Ref) string {
 		return python
 	}
 	dir := filepath.Join(t.TempDir(), "first")
-	if err := (handoff.Publisher{Store: store}).Write(t.Context(), ref, dir); err != nil {
+	if err := (checkpoint.Exporter{Store: store}).Write(t.Context(), ref, dir); err != nil {
 		t.Fatal(err)
 	}
 	addresses, err := freeport.Addresses(1)
@@ -65,7 +65,7 @@ func vllmEngine(t *testing.T, store blob.Store, m qwen3.Config, url string) *ext
 	t.Helper()
 	e, err := external.New(external.Config{
 		Kind: external.VLLM, URLs: []string{url}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
-		Publisher: handoff.Publisher{Store: store},
+		Publisher: checkpoint.Exporter{Store: store},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/engine"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -18,9 +18,9 @@ import (
 	"temper/tools/bench/meter"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
-	"temper/trainer/hostmem"
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/safetensors"
 )
 
 const (

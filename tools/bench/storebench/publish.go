@@ -18,10 +18,10 @@ import (
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/engine"
-	"temper/trainer/hostmem"
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
-	"temper/trainer/segment"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/safetensors"
+	"temper/trainer/weights/sharedmem"
 )
 
 // The ways on which an engine gets a policy.
@@ -118,8 +118,8 @@ type publisher struct {
 	model   qwen3.Config
 	trainer *trainer.Trainer
 	weights []qwen3.Tensor
-	ours    *segment.Host // the trainer's
-	others  *segment.Host // of another process
+	ours    *sharedmem.Host // the trainer's
+	others  *sharedmem.Host // of another process
 	engines map[string]*reading
 	version int64
 	shards  int
@@ -128,14 +128,14 @@ type publisher struct {
 // reading is an engine with its reader.
 type reading struct {
 	engine *engine.Engine
-	reader *segment.Reader
+	reader *sharedmem.Reader
 }
 
 func (b *publisher) open() (err error) {
-	if b.ours, err = segment.Open(segment.Config{Folder: b.Folder, Log: b.Log}); err != nil {
+	if b.ours, err = sharedmem.Open(sharedmem.Config{Folder: b.Folder, Log: b.Log}); err != nil {
 		return err
 	}
-	if b.others, err = segment.Open(segment.Config{Folder: b.Folder, Log: b.Log}); err != nil {
+	if b.others, err = sharedmem.Open(sharedmem.Config{Folder: b.Folder, Log: b.Log}); err != nil {
 		return err
 	}
 	if b.weights, err = qwen3.InitialTensors(b.model, 1); err != nil {
@@ -164,8 +164,8 @@ func (b *publisher) engineOf(way string) (*reading, error) {
 	if e := b.engines[way]; e != nil {
 		return e, nil
 	}
-	host := map[string]*segment.Host{WayHost: b.others, WayProcess: b.ours}[way]
-	e := &reading{reader: &segment.Reader{Store: b.counted, Host: host, Keep: b.Changed < 1, Log: b.Log}}
+	host := map[string]*sharedmem.Host{WayHost: b.others, WayProcess: b.ours}[way]
+	e := &reading{reader: &sharedmem.Reader{Store: b.counted, Host: host, Keep: b.Changed < 1, Log: b.Log}}
 	var err error
 	e.engine, err = engine.New(engine.Config{
 		Model: b.model, Slots: 1, Shards: 1, MaxContext: 64,

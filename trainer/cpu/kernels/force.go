@@ -3,7 +3,7 @@ package kernels
 import (
 	"sync"
 
-	"temper/trainer/hostmem"
+	"temper/trainer/weights/hostmem"
 )
 
 // depths are the panel depths of the variants: the number of terms that the backend's

@@ -23,7 +23,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/engine"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Bounds of the differences to the Go backend, both in float32. A log-probability is

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // TestHalvesComeBack: every 16-bit pattern, NaN payloads included, survives

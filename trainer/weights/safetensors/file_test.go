@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // assemble makes a file by hand.

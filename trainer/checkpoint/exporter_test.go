@@ -1,4 +1,4 @@
-package handoff_test
+package checkpoint_test
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"temper/internal/policy"
 	"temper/trainer/checkpoint"
 	"temper/trainer/engine"
-	"temper/trainer/handoff"
 	"temper/trainer/qwen3"
 )
 
@@ -40,7 +39,7 @@ func TestLogprobs(t *testing.T) {
 	if err := e.Load(t.Context(), ref, 0); err != nil {
 		t.Fatal(err)
 	}
-	p, dir := handoff.Publisher{Store: store}, filepath.Join(t.TempDir(), "policy")
+	p, dir := checkpoint.Exporter{Store: store}, filepath.Join(t.TempDir(), "policy")
 	if err := p.Write(t.Context(), ref, dir); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package segment
+package sharedmem
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/trainer/checkpoint"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // parallel is the number of shards read or checked at a time.

@@ -1,4 +1,4 @@
-package value
+package hostmem
 
 import (
 	"slices"
@@ -18,7 +18,7 @@ func TestValuesAreReused(t *testing.T) {
 	}
 	defer backend.Finalize()
 	want := []float32{1, 2, 3, 4, 5, 6}
-	v, err := New(backend, []int{2, 3}, func(flat []float32) { copy(flat, want) })
+	v, err := NewTensor(backend, []int{2, 3}, func(flat []float32) { copy(flat, want) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestValuesAreReused(t *testing.T) {
 	if v.HasLocal() || !v.IsShared() {
 		t.Errorf("on the host: %v, shared: %v; want the second alone", v.HasLocal(), v.IsShared())
 	}
-	if v, err := New(nil, []int{2}, nil); err != nil || v.IsShared() {
+	if v, err := NewTensor(nil, []int{2}, nil); err != nil || v.IsShared() {
 		t.Errorf("without a backend: shared, or error %v", err)
 	}
 }

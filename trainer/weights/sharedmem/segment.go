@@ -1,4 +1,4 @@
-package segment
+package sharedmem
 
 import (
 	"encoding/json"

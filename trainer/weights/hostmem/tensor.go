@@ -1,7 +1,7 @@
-// Package value makes the values of variables. It knows no network and keeps none of them.
+// Package hostmem makes the values of variables. It knows no network and keeps none of them.
 //
 // Invariant: a value is in memory once.
-package value
+package hostmem
 
 import (
 	"fmt"
@@ -14,10 +14,10 @@ import (
 	"temper/trainer/gomlxhooks"
 )
 
-// New returns a float32 tensor that fill has filled; without fill it is zero. It lies in
+// NewTensor returns a float32 tensor that fill has filled; without fill it is zero. It lies in
 // the memory of a backend that the host can reach, and is held there once; otherwise, also
 // without a backend, it lies on the host until a graph takes a copy.
-func New(backend compute.Backend, dims []int, fill func(flat []float32)) (*tensors.Tensor, error) {
+func NewTensor(backend compute.Backend, dims []int, fill func(flat []float32)) (*tensors.Tensor, error) {
 	t, err := tensors.FromShapeForBackend(backend, 0, shapes.Make(dtypes.Float32, dims...))
 	if err != nil {
 		return nil, fmt.Errorf("make a tensor %v: %w", dims, err)

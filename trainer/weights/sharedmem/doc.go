@@ -1,4 +1,4 @@
-// Package segment hands the weights of published policies from a trainer to the engines
+// Package sharedmem hands the weights of published policies from a trainer to the engines
 // on its host through memory. The trainer publishes a policy from a file in a file
 // system of memory, its segment; an engine maps that file, or, in the trainer's process,
 // has it mapped already. Where there is no segment, the engine reads the shards from the
@@ -6,4 +6,4 @@
 //
 // Invariant: the store is the truth. A segment has the name of the manifest of its
 // policy, and what an engine takes from it has the checksums that the store has.
-package segment
+package sharedmem

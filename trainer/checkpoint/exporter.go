@@ -1,9 +1,9 @@
-// Package handoff gives policies to servers of others: it writes them as files, and
+// Package checkpoint gives policies to servers of others: it writes them as files, and
 // says which log-probabilities such a server must report. It owns neither the servers
 // nor their protocols.
 //
 // Invariant: what Logprobs computes comes from the files that the server reads.
-package handoff
+package checkpoint
 
 import (
 	"context"
@@ -12,15 +12,14 @@ import (
 	"math"
 
 	"temper/internal/blob"
-	"temper/trainer/checkpoint"
 	"temper/trainer/gguf"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
-// Publisher writes the policies of a store. Its methods may be called concurrently.
-type Publisher struct {
+// Exporter writes the policies of a store. Its methods may be called concurrently.
+type Exporter struct {
 	Store blob.Store
 	// Backend of the forward pass; empty is the Go backend.
 	Backend string
@@ -29,8 +28,8 @@ type Publisher struct {
 }
 
 // Write makes the policy at ref a new model directory in float32.
-func (p Publisher) Write(ctx context.Context, ref blob.Ref, dir string) error {
-	policy, err := checkpoint.LoadWeights(ctx, p.Store, ref)
+func (p Exporter) Write(ctx context.Context, ref blob.Ref, dir string) error {
+	policy, err := LoadWeights(ctx, p.Store, ref)
 	if err != nil {
 		return err
 	}
@@ -50,7 +49,7 @@ func (p Publisher) Write(ctx context.Context, ref blob.Ref, dir string) error {
 }
 
 // Convert makes a model directory a GGUF file in float32.
-func (Publisher) Convert(_ context.Context, dir, file string) error {
+func (Exporter) Convert(_ context.Context, dir, file string) error {
 	m, err := hf.Load(dir)
 	if err != nil {
 		return err
@@ -62,7 +61,7 @@ func (Publisher) Convert(_ context.Context, dir, file string) error {
 
 // Logprobs are those of ids[from:], each after all ids before it, under the softmax of
 // the logits over temperature. It holds the whole policy in memory meanwhile.
-func (p Publisher) Logprobs(_ context.Context, dir string, ids []int32, from int, temperature float32) ([]float32, error) {
+func (p Exporter) Logprobs(_ context.Context, dir string, ids []int32, from int, temperature float32) ([]float32, error) {
 	if from < 1 || from > len(ids) || !(temperature > 0) {
 		return nil, fmt.Errorf("log-probabilities of %d ids from %d at temperature %v", len(ids), from, temperature)
 	}

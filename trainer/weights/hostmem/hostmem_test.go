@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"temper/trainer/hostmem"
+	"temper/trainer/weights/hostmem"
 )
 
 func TestMemoryIsZeroAndWritable(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"temper/trainer/hostmem"
+	"temper/trainer/weights/hostmem"
 )
 
 // A vector that is loaded from the last bytes of the heap reads behind them. There must be

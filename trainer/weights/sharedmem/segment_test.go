@@ -1,4 +1,4 @@
-package segment_test
+package sharedmem_test
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/trainer/checkpoint"
 	"temper/trainer/qwen3"
-	"temper/trainer/segment"
+	"temper/trainer/weights/sharedmem"
 )
 
 var model = qwen3.Config{VocabSize: 64, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
@@ -39,20 +39,20 @@ func weights(t *testing.T, seed uint64) []qwen3.Tensor {
 }
 
 // host opens a folder that this test alone has.
-func host(t *testing.T, folder string, log *bytes.Buffer) *segment.Host {
+func host(t *testing.T, folder string, log *bytes.Buffer) *sharedmem.Host {
 	t.Helper()
-	c := segment.Config{Folder: folder}
+	c := sharedmem.Config{Folder: folder}
 	if log != nil {
 		c.Log = slog.New(slog.NewTextHandler(log, nil))
 	}
-	h, err := segment.Open(c)
+	h, err := sharedmem.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-func publish(t testing.TB, store blob.Store, h *segment.Host, run, prefix string, w []qwen3.Tensor) blob.Ref {
+func publish(t testing.TB, store blob.Store, h *sharedmem.Host, run, prefix string, w []qwen3.Tensor) blob.Ref {
 	t.Helper()
 	ref, err := checkpoint.PublishFrom(t.Context(), store, prefix, checkpoint.Policy{Model: model, Form: checkpoint.Form{ShardFrom: 1, Room: h.Room(run)}}, checkpoint.SourceOf(w))
 	if err != nil {
@@ -62,7 +62,7 @@ func publish(t testing.TB, store blob.Store, h *segment.Host, run, prefix string
 }
 
 // check holds the weights of a policy to what was published, and returns how they came.
-func check(t *testing.T, r *segment.Reader, ref blob.Ref, want []qwen3.Tensor) segment.Moved {
+func check(t *testing.T, r *sharedmem.Reader, ref blob.Ref, want []qwen3.Tensor) sharedmem.Moved {
 	t.Helper()
 	before := r.Moved()
 	w, err := r.Open(t.Context(), ref)
@@ -79,7 +79,7 @@ func check(t *testing.T, r *segment.Reader, ref blob.Ref, want []qwen3.Tensor) s
 		t.Fatal(err)
 	}
 	after := r.Moved()
-	return segment.Moved{Process: after.Process - before.Process, Host: after.Host - before.Host, Store: after.Store - before.Store, Kept: after.Kept - before.Kept}
+	return sharedmem.Moved{Process: after.Process - before.Process, Host: after.Host - before.Host, Store: after.Store - before.Store, Kept: after.Kept - before.Kept}
 }
 
 func files(t *testing.T, folder string) []string {
@@ -101,13 +101,13 @@ func TestEachWayHasTheSameWeights(t *testing.T) {
 	defer ours.Close()
 	w := weights(t, 1)
 	ref := publish(t, store, ours, "r", "runs/r/policies/v1", w)
-	if m := check(t, &segment.Reader{Store: store, Host: ours}, ref, w); m.Process == 0 || m.Host+m.Store+m.Kept != 0 {
+	if m := check(t, &sharedmem.Reader{Store: store, Host: ours}, ref, w); m.Process == 0 || m.Host+m.Store+m.Kept != 0 {
 		t.Errorf("in the trainer's process the weights came as %+v", m)
 	}
-	if m := check(t, &segment.Reader{Store: store, Host: others}, ref, w); m.Host == 0 || m.Process+m.Store+m.Kept != 0 {
+	if m := check(t, &sharedmem.Reader{Store: store, Host: others}, ref, w); m.Host == 0 || m.Process+m.Store+m.Kept != 0 {
 		t.Errorf("in another process the weights came as %+v", m)
 	}
-	if m := check(t, &segment.Reader{Store: store}, ref, w); m.Store == 0 || m.Process+m.Host+m.Kept != 0 {
+	if m := check(t, &sharedmem.Reader{Store: store}, ref, w); m.Store == 0 || m.Process+m.Host+m.Kept != 0 {
 		t.Errorf("on another host the weights came as %+v", m)
 	}
 	info, err := os.Stat(filepath.Join(folder, ref.SHA256+".weights"))
@@ -116,7 +116,7 @@ func TestEachWayHasTheSameWeights(t *testing.T) {
 	}
 	// The next policy of the run takes the place of this one, and an engine that has it
 	// mapped goes on.
-	reader := &segment.Reader{Store: store, Host: ours}
+	reader := &sharedmem.Reader{Store: store, Host: ours}
 	mapped, err := reader.Open(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestEachWayHasTheSameWeights(t *testing.T) {
 func TestKeptShardsAreNotReadAgain(t *testing.T) {
 	store := memblob.New()
 	w := weights(t, 1)
-	r := &segment.Reader{Store: store, Keep: true}
+	r := &sharedmem.Reader{Store: store, Keep: true}
 	first := check(t, r, publish(t, store, nil, "r", "policies/1", w), w)
 	again := check(t, r, publish(t, store, nil, "r", "policies/2", w), w)
 	if again.Store != 0 || again.Kept != first.Store {
@@ -157,7 +157,7 @@ func TestPrefetchedPolicyIsReady(t *testing.T) {
 	w := weights(t, 1)
 	ref := publish(t, store, nil, "r", "policies/1", w)
 	other := publish(t, store, nil, "r", "policies/2", weights(t, 2))
-	r := &segment.Reader{Store: store}
+	r := &sharedmem.Reader{Store: store}
 	defer r.Close()
 	r.Prefetch(t.Context(), other)
 	r.Prefetch(t.Context(), ref) // the last one counts
@@ -192,16 +192,16 @@ func (s *stuckStore) Get(ctx context.Context, key string) (io.ReadCloser, error)
 // a caller who changes their mind does not fill the memory, and Close does not wait for a
 // store that hangs.
 func TestGivenUpPrefetchEnds(t *testing.T) {
-	for what, giveUp := range map[string]func(*segment.Reader, blob.Ref){
-		"another policy": func(r *segment.Reader, next blob.Ref) { r.Prefetch(t.Context(), next) },
-		"close":          func(*segment.Reader, blob.Ref) {},
+	for what, giveUp := range map[string]func(*sharedmem.Reader, blob.Ref){
+		"another policy": func(r *sharedmem.Reader, next blob.Ref) { r.Prefetch(t.Context(), next) },
+		"close":          func(*sharedmem.Reader, blob.Ref) {},
 	} {
 		t.Run(what, func(t *testing.T) {
 			store := &stuckStore{Store: memblob.New()}
 			w := weights(t, 2)
 			first := publish(t, store, nil, "r", "policies/1", weights(t, 1))
 			next := publish(t, store, nil, "r", "policies/2", w)
-			r := &segment.Reader{Store: store}
+			r := &sharedmem.Reader{Store: store}
 			store.stuck.Store(true)
 			r.Prefetch(t.Context(), first)
 			for store.stuck.Load() {
@@ -266,7 +266,7 @@ func TestWrongSegmentsAreLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		r := &segment.Reader{Store: store, Host: reading(folder), Log: slog.New(slog.NewTextHandler(&log, nil))}
+		r := &sharedmem.Reader{Store: store, Host: reading(folder), Log: slog.New(slog.NewTextHandler(&log, nil))}
 		if m := check(t, r, ref, w); m.Store == 0 || m.Host != 0 {
 			t.Errorf("%s: the weights came as %+v", what, m)
 		}
@@ -278,8 +278,8 @@ func TestWrongSegmentsAreLeftOut(t *testing.T) {
 
 // reading is a host that was opened before the segments that a test writes, whose locks
 // nobody holds.
-func reading(folder string) *segment.Host {
-	return &segment.Host{Config: segment.Config{Folder: folder, Log: slog.New(slog.DiscardHandler)}}
+func reading(folder string) *sharedmem.Host {
+	return &sharedmem.Host{Config: sharedmem.Config{Folder: folder, Log: slog.New(slog.DiscardHandler)}}
 }
 
 func TestNoRoomIsToldOnce(t *testing.T) {
@@ -290,7 +290,7 @@ func TestNoRoomIsToldOnce(t *testing.T) {
 	w := weights(t, 1)
 	for i := range 3 {
 		ref := publish(t, store, h, "r", fmt.Sprintf("policies/%d", i), w)
-		if m := check(t, &segment.Reader{Store: store, Host: h}, ref, w); m.Store == 0 {
+		if m := check(t, &sharedmem.Reader{Store: store, Host: h}, ref, w); m.Store == 0 {
 			t.Errorf("without room the weights came as %+v", m)
 		}
 	}
@@ -304,7 +304,7 @@ func TestFolderOfOthersIsRefused(t *testing.T) {
 	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // what is refused
 		t.Fatal(err)
 	}
-	if _, err := segment.Open(segment.Config{Folder: folder}); err == nil || !strings.Contains(err.Error(), "mode 755") {
+	if _, err := sharedmem.Open(sharedmem.Config{Folder: folder}); err == nil || !strings.Contains(err.Error(), "mode 755") {
 		t.Errorf("a folder that others may read gives %v", err)
 	}
 }
@@ -337,7 +337,7 @@ func TestSegmentsOfTheDead(t *testing.T) {
 	}
 	folder := filepath.Join(dir, "shared")
 	living := host(t, folder, nil) // it deletes nothing of a process that lives
-	r := &segment.Reader{Store: store, Host: living}
+	r := &sharedmem.Reader{Store: store, Host: living}
 	if m := check(t, r, ref, weights(t, 7)); m.Host == 0 {
 		t.Errorf("from a process that lives the weights came as %+v", m)
 	}
@@ -378,7 +378,7 @@ func train(dir string) error {
 	if err != nil {
 		return err
 	}
-	h, err := segment.Open(segment.Config{Folder: filepath.Join(dir, "shared")})
+	h, err := sharedmem.Open(sharedmem.Config{Folder: filepath.Join(dir, "shared")})
 	if err != nil {
 		return err
 	}
