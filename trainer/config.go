@@ -8,11 +8,10 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"temper/internal/config"
-	"temper/trainer/budget"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 	"temper/trainer/qwen3"
 )
 
@@ -63,11 +62,11 @@ type Config struct {
 	Compute string
 	// Elsewhere makes passes over microbatches in other processes, which changes no bit of
 	// a result; nil makes all of them here. Not with a Mesh.
-	Elsewhere pass.Elsewhere
+	Elsewhere passes.Elsewhere
 	// Work is what the run will ask for. An accelerator then makes passes of a few shapes
 	// that are chosen from it, and compiles them before the first step. The Go backend has no
 	// use for it.
-	Work budget.Work
+	Work packing.Work
 	// Log gets a line about each program that is compiled ahead; nil is silent.
 	Log *slog.Logger
 }
@@ -76,8 +75,8 @@ type Config struct {
 // each of several cores, and none of them waits long for the last one.
 const DefaultLaneTokens = 512
 
-// StepBytes estimates the memory of a step; see pass.StepBytes.
-type StepBytes = pass.StepBytes
+// StepBytes estimates the memory of a step; see passes.StepBytes.
+type StepBytes = passes.StepBytes
 
 // Validate reports every field that no trainer can work with.
 func (c Config) Validate() error {
@@ -120,7 +119,7 @@ func (c Config) MaxGraphs() int {
 	if choice, ok := c.Choice(); ok {
 		return choice.Graphs
 	}
-	return pass.MaxGraphs(c.plan().NumShapes(c.Model.MaxPositionEmbeddings))
+	return passes.MaxGraphs(c.plan().NumShapes(c.Model.MaxPositionEmbeddings))
 }
 
 // plan is how minibatches are cut into passes. It follows from the configuration
@@ -141,15 +140,15 @@ func (c Config) plan() packing.Plan {
 }
 
 // Choice is the shapes of the passes; ok is false where they are not bounded.
-func (c Config) Choice() (choice budget.Choice, ok bool) {
-	if c.Work == (budget.Work{}) || device.Threads(c.Backend) {
-		return budget.Choice{}, false
+func (c Config) Choice() (choice packing.Shapes, ok bool) {
+	if c.Work == (packing.Work{}) || device.Threads(c.Backend) {
+		return packing.Shapes{}, false
 	}
-	return budget.Choose(c.Work, c.machine(), c.plan()), true
+	return packing.ChooseShapes(c.Work, c.machine(), c.plan()), true
 }
 
-func (c Config) machine() budget.Machine {
-	return budget.Machine{
+func (c Config) machine() packing.Machine {
+	return packing.Machine{
 		Backend: c.Backend, Devices: max(1, c.Mesh.NumDevices()),
 		Parameters: c.Model.NumParameters(), Layers: c.Model.NumHiddenLayers,
 	}
@@ -157,11 +156,11 @@ func (c Config) machine() budget.Machine {
 
 // plans are how the minibatches of each objective are cut into passes.
 func (c Config) plans() plans {
-	out := plans{pass.Supervised: c.plan(), pass.Policy: c.plan()}
+	out := plans{passes.Supervised: c.plan(), passes.Policy: c.plan()}
 	if choice, ok := c.Choice(); ok {
-		out[pass.Supervised].Buckets, out[pass.Policy].Buckets = choice.Supervised, choice.Policy
+		out[passes.Supervised].Buckets, out[passes.Policy].Buckets = choice.Supervised, choice.Policy
 		if len(choice.Supervised) == 0 { // the run has no such updates
-			out[pass.Supervised].Buckets = choice.Policy
+			out[passes.Supervised].Buckets = choice.Policy
 		}
 	}
 	return out
@@ -171,11 +170,11 @@ func (c Config) plans() plans {
 type plans [2]packing.Plan
 
 // passes is the configuration of the device passes. Validate has accepted c.
-func (c Config) passes() (pass.Config, error) {
+func (c Config) passes() (passes.Config, error) {
 	options, err := c.options()
-	return pass.Config{
+	return passes.Config{
 		Backend: c.Backend, Kernels: c.Kernels, Mesh: c.Mesh, Network: c.Model, Options: options, Loss: c.Loss, Entropies: c.Entropies, Temperature: c.Temperature,
-		Lanes: c.Lanes, Memory: pass.Memory{Limit: c.MemoryLimit, Bytes: c.StepBytes},
+		Lanes: c.Lanes, Memory: passes.Memory{Limit: c.MemoryLimit, Bytes: c.StepBytes},
 		Elsewhere: c.Elsewhere,
 	}, err
 }

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"temper/trainer/device"
+	"temper/trainer/optimizer"
 	"temper/trainer/packing"
 	"temper/trainer/qwen3"
-	"temper/trainer/state"
 )
 
 // explain returns the error of an update that was refused, with a report of what is
@@ -35,7 +35,7 @@ func (s *step) explain(ctx context.Context, micros []packing.Microbatch, m meter
 // what they yielded then. Nothing is changed. A failure on the way shortens the
 // report.
 type examiner struct {
-	state    *state.State
+	state    *optimizer.State
 	trained  []qwen3.TensorSpec
 	gradient func(packing.Microbatch) ([]device.Value, error)
 	report   *Divergence

@@ -6,14 +6,14 @@ import (
 
 	"temper/internal/rl"
 	"temper/trainer/device"
-	"temper/trainer/feed"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
+	"temper/trainer/passes/inputs"
 )
 
 // scorer asks a policy about the targets of rows, and changes nothing.
 type scorer struct {
-	passes *pass.Passes
+	passes *passes.Passes
 	plan   packing.Plan
 }
 
@@ -27,8 +27,8 @@ type scores struct {
 func keepOld(r *packing.Row, v scores) { r.Old, r.Entropy = v.logprobs, v.entropy }
 
 // score runs a scoring program on the rows and gives keep what it says of each.
-func (s scorer) score(ctx context.Context, p pass.Program, rows []*packing.Row, keep func(*packing.Row, scores)) error {
-	return s.passes.Each(ctx, p, s.plan.Microbatches(rows), feed.Scoring, func(mb packing.Microbatch, out []device.Value) error {
+func (s scorer) score(ctx context.Context, p passes.Program, rows []*packing.Row, keep func(*packing.Row, scores)) error {
+	return s.passes.Each(ctx, p, s.plan.Microbatches(rows), inputs.Scoring, func(mb packing.Microbatch, out []device.Value) error {
 		defer device.Release(out...)
 		values := make([][]float32, 2)
 		for i, x := range out {
@@ -62,7 +62,7 @@ func (s scorer) all(ctx context.Context, samples []rl.Sample, limits packing.Lim
 			rows = append(rows, &packing.Row{Sample: &whole, Index: i, Length: len(whole.Tokens) - 1})
 		}
 	}
-	if err := s.score(ctx, pass.Program{Objective: pass.Policy, Kind: pass.Score}, rows, keepOld); err != nil {
+	if err := s.score(ctx, passes.Program{Objective: passes.Policy, Kind: passes.Score}, rows, keepOld); err != nil {
 		return nil, nil, err
 	}
 	logprobs, entropies = make([][]float32, len(samples)), make([][]float32, len(samples))

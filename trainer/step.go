@@ -7,26 +7,25 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/rl"
+	"temper/trainer/optimizer"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 	"temper/trainer/qwen3"
-	"temper/trainer/schedule"
-	"temper/trainer/state"
 )
 
 // step makes the updates of one call of SFTStep or Update, all of them or none.
 type step struct {
-	passes    *pass.Passes
-	state     *state.State
-	reference *state.Reference
+	passes    *passes.Passes
+	state     *optimizer.State
+	reference *optimizer.Reference
 	scorer    scorer
 	plan      packing.Plan
 	log       *slog.Logger
 
 	model     qwen3.Config
 	loss      config.Loss
-	memory    pass.Memory
-	objective pass.Objective
+	memory    passes.Memory
+	objective passes.Objective
 	optimizer config.Optimizer
 	position  Position
 	lr        float64 // at the position
@@ -38,7 +37,7 @@ func (s *step) apply(ctx context.Context, samples []rl.Sample, deal func([]*pack
 		return rl.TrainMetrics{}, ErrNoState
 	}
 	var err error
-	if s.lr, err = schedule.LearningRate(s.optimizer, s.position); err != nil {
+	if s.lr, err = optimizer.LearningRate(s.optimizer, s.position); err != nil {
 		return rl.TrainMetrics{}, err
 	}
 	rows, err := packing.Rows(samples, limitsOf(s.model))
@@ -93,23 +92,23 @@ func (s *step) updateAll(ctx context.Context, parts [][]*packing.Row) (rl.TrainM
 // prepare gives the later of several updates the log-probabilities of the policy
 // before the first, and makes the savepoint to which a failed update goes back. The
 // caller releases it.
-func (s *step) prepare(ctx context.Context, parts [][]*packing.Row) (*state.Savepoint, error) {
+func (s *step) prepare(ctx context.Context, parts [][]*packing.Row) (*optimizer.Savepoint, error) {
 	if len(parts) == 1 {
-		return &state.Savepoint{}, nil
+		return &optimizer.Savepoint{}, nil
 	}
 	for _, rows := range parts[1:] { // the first update finds its own, see feed.HasOld
 		if s.loss.OldLogprobs == config.OldRollout {
 			break
 		}
-		if err := s.scorer.score(ctx, s.program(pass.Score), rows, keepOld); err != nil {
+		if err := s.scorer.score(ctx, s.program(passes.Score), rows, keepOld); err != nil {
 			return nil, err
 		}
 	}
 	return s.passes.Savepoint()
 }
 
-func (s *step) program(kind pass.Kind) pass.Program {
-	return pass.Program{Objective: s.objective, Kind: kind}
+func (s *step) program(kind passes.Kind) passes.Program {
+	return passes.Program{Objective: s.objective, Kind: kind}
 }
 
 // microbatches cuts the rows of each update into device passes.

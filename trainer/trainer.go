@@ -12,10 +12,8 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 	"temper/trainer/qwen3"
-	"temper/trainer/schedule"
-	"temper/trainer/state"
 	"temper/trainer/weights/tensor"
 )
 
@@ -26,20 +24,20 @@ var (
 	ErrDiverged = fault.Newf(fault.Diverged, "training diverged")
 	// ErrNoState means that the trainer holds no weights, or that a failed device
 	// call consumed them: Init or Restore first.
-	ErrNoState = state.ErrNone
+	ErrNoState = optimizer.ErrNone
 	// ErrNoReference means that the objective holds the policy near a reference
 	// policy and the trainer was given none: KeepReference or LoadReference first.
 	ErrNoReference = errors.New("trainer holds no reference policy")
 	// ErrTooLarge means that a step was not started because one of its passes needs
 	// more memory than there is. The state is as it was.
-	ErrTooLarge = pass.ErrTooLarge
+	ErrTooLarge = passes.ErrTooLarge
 )
 
 // GraphError is a failure to build or run a computation graph.
-type GraphError = pass.GraphError
+type GraphError = passes.GraphError
 
 // Position is a place in the learning-rate schedule.
-type Position = schedule.Position
+type Position = optimizer.Position
 
 // CheckOptimizer reports what Config.Validate cannot know of an optimizer without
 // the model; see optimizer.Check.
@@ -54,9 +52,9 @@ type Trainer struct {
 	plans plans
 
 	mu        sync.Mutex // owns the device and everything below
-	state     *state.State
-	reference *state.Reference
-	passes    *pass.Passes
+	state     *optimizer.State
+	reference *optimizer.Reference
+	passes    *passes.Passes
 }
 
 // New opens the device. The trainer has no weights yet: Init or Restore.
@@ -67,10 +65,10 @@ func New(cfg Config) (*Trainer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
 	}
-	t := &Trainer{cfg: cfg, plans: cfg.plans(), state: state.New(cfg.Model), reference: state.NewReference(cfg.Model)}
+	t := &Trainer{cfg: cfg, plans: cfg.plans(), state: optimizer.NewState(cfg.Model), reference: optimizer.NewReference(cfg.Model)}
 	c, err := cfg.passes()
 	if err == nil {
-		t.passes, err = pass.Open(c, t.state, t.reference)
+		t.passes, err = passes.Open(c, t.state, t.reference)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
@@ -131,7 +129,7 @@ func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Opt
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	whole := func(rows []*packing.Row) [][]*packing.Row { return [][]*packing.Row{rows} }
-	metrics, err := t.newStep(pass.Supervised, o, p).apply(ctx, samples, whole)
+	metrics, err := t.newStep(passes.Supervised, o, p).apply(ctx, samples, whole)
 	if err != nil {
 		return rl.TrainMetrics{}, fmt.Errorf("sft step %d: %w", p.Step, err)
 	}
@@ -139,7 +137,7 @@ func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Opt
 }
 
 // UpdateOptions say how a batch becomes updates.
-type UpdateOptions = schedule.Update
+type UpdateOptions = optimizer.Update
 
 // Update makes the updates of one step on its batch by the clipped policy
 // objective. With several minibatches the policy before the step is the old
@@ -151,7 +149,7 @@ func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (
 	deal := func(rows []*packing.Row) [][]*packing.Row {
 		return packing.Minibatches(rows, o.NumMinibatches, t.cfg.Seed, batch.Step)
 	}
-	metrics, err := t.newStep(pass.Policy, o.Optimizer, o.Position).apply(ctx, batch.Samples, deal)
+	metrics, err := t.newStep(passes.Policy, o.Optimizer, o.Position).apply(ctx, batch.Samples, deal)
 	if err != nil {
 		return rl.TrainMetrics{}, fmt.Errorf("update of step %d: %w", batch.Step, err)
 	}
@@ -207,15 +205,15 @@ func (t *Trainer) Weights() ([]tensor.Named, error) {
 }
 
 // newStep prepares a step. The caller holds t.mu.
-func (t *Trainer) newStep(objective pass.Objective, o config.Optimizer, p Position) *step {
+func (t *Trainer) newStep(objective passes.Objective, o config.Optimizer, p Position) *step {
 	return &step{
 		passes: t.passes, state: t.state, reference: t.reference, scorer: scorerOf(t), plan: t.plans[objective], log: t.cfg.Log,
-		model: t.cfg.Model, loss: t.cfg.Loss, memory: pass.Memory{Limit: t.cfg.MemoryLimit, Bytes: t.cfg.StepBytes},
+		model: t.cfg.Model, loss: t.cfg.Loss, memory: passes.Memory{Limit: t.cfg.MemoryLimit, Bytes: t.cfg.StepBytes},
 		objective: objective, optimizer: o, position: p,
 	}
 }
 
-func scorerOf(t *Trainer) scorer { return scorer{passes: t.passes, plan: t.plans[pass.Policy]} }
+func scorerOf(t *Trainer) scorer { return scorer{passes: t.passes, plan: t.plans[passes.Policy]} }
 
 // limitsOf is what a network can take of a sample.
 func limitsOf(m qwen3.Config) packing.Limits {

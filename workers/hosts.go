@@ -22,7 +22,7 @@ import (
 	"temper/sandbox/server"
 	"temper/trainer/device"
 	"temper/trainer/hosts"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
 // MemberTokenKey is the variable of the environment with the token that a trainer asks
@@ -121,7 +121,7 @@ func identityOfHost(name, backend string) (hosts.Identity, error) {
 	}
 	return hosts.Identity{
 		Name: name, Build: fmt.Sprintf("temper %s (%s)", buildinfo.Version(), hex.EncodeToString(sum.Sum(nil))[:12]),
-		Backend: backend, Lanes: pass.NumAssistantLanes(backend),
+		Backend: backend, Lanes: passes.NumAssistantLanes(backend),
 	}, nil
 }
 

@@ -11,10 +11,10 @@ import (
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/trainer"
-	"temper/trainer/budget"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/hosts"
+	"temper/trainer/packing"
 	"temper/trainer/qwen3"
 )
 
@@ -63,7 +63,7 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 		Backend: f.backend, Mesh: f.mesh, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
 		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss, Entropies: cfg.Tracker.TokenStats > 0,
 		Kernels: kernels.Choice(cfg.Trainer.Kernels), Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
-		Work: budget.WorkOf(cfg), Log: f.log,
+		Work: packing.WorkOf(cfg), Log: f.log,
 	}
 	if f.hub != nil {
 		c.Elsewhere = f.hub.Session(r.Ref.RunID)

@@ -15,7 +15,7 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 	"temper/trainer/qwen3"
 	"temper/trainer/weights/tensor"
 )
@@ -94,8 +94,8 @@ type work struct {
 	member    *Member
 	conn      *conn
 	network   qwen3.Config
-	assistant *pass.Assistant // nil before the first setup
-	running   sync.WaitGroup  // passes, and beats
+	assistant *passes.Assistant // nil before the first setup
+	running   sync.WaitGroup    // passes, and beats
 	passes    sync.WaitGroup
 }
 
@@ -156,7 +156,7 @@ func (w *work) setUp(s *setup) error {
 		return fmt.Errorf("this host would compute other bits: %s", strings.Join(diff, "; "))
 	}
 	w.release()
-	a, err := pass.NewAssistant(s.config(w.member.Backend))
+	a, err := passes.NewAssistant(s.config(w.member.Backend))
 	if err != nil {
 		return err
 	}

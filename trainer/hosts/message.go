@@ -7,7 +7,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 	"temper/trainer/qwen3"
 )
 
@@ -39,11 +39,11 @@ type message struct {
 	// Reason of refused and failed.
 	Reason string `json:"reason,omitempty"`
 
-	Hello   *hello       `json:"hello,omitempty"`
-	Rank    int          `json:"rank,omitempty"`
-	Setup   *setup       `json:"setup,omitempty"`
-	Trained []string     `json:"trained,omitempty"`
-	Pass    pass.Program `json:"pass"`
+	Hello   *hello         `json:"hello,omitempty"`
+	Rank    int            `json:"rank,omitempty"`
+	Setup   *setup         `json:"setup,omitempty"`
+	Trained []string       `json:"trained,omitempty"`
+	Pass    passes.Program `json:"pass"`
 	// Shape is that of the pass.
 	Shape packing.Shape `json:"shape"`
 	Parts []part        `json:"parts,omitempty"`
@@ -83,7 +83,7 @@ type setup struct {
 	Temperature float64         `json:"temperature"`
 }
 
-func setupOf(run string, epoch int64, c pass.Config) (*setup, error) {
+func setupOf(run string, epoch int64, c passes.Config) (*setup, error) {
 	bits, err := device.Bits(c.Backend)
 	if err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func setupOf(run string, epoch int64, c pass.Config) (*setup, error) {
 }
 
 // config are the settings for the passes of a member.
-func (s setup) config(backend string) pass.Config {
-	return pass.Config{
+func (s setup) config(backend string) passes.Config {
+	return passes.Config{
 		Backend: backend, Kernels: s.Kernels.Choice, Network: s.Network, Options: s.Options, Loss: s.Loss, Entropies: s.Entropies, Temperature: s.Temperature,
 	}
 }

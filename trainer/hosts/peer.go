@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/device"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
 // errLost means that a member is gone.
@@ -198,7 +198,7 @@ func (p *peer) declines(d declined) bool {
 
 // update gives the member the settings and the weights of a session, unless it has them,
 // and reports whether it has.
-func (p *peer) update(ctx context.Context, s *Session, at pass.Standing, weights func() ([]blob, error)) bool {
+func (p *peer) update(ctx context.Context, s *Session, at passes.Standing, weights func() ([]blob, error)) bool {
 	epoch := s.epoch()
 	p.mu.Lock()
 	known, current := p.session == s.id && p.epoch == epoch, p.revision == at.Revision

@@ -9,7 +9,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
 // Session is what the members do for one trainer of the hub's process.
@@ -19,7 +19,7 @@ type Session struct {
 	id  int
 }
 
-var _ pass.Elsewhere = (*Session)(nil)
+var _ passes.Elsewhere = (*Session)(nil)
 
 // Session makes a session for a trainer of a run. Each trainer has one of its own.
 func (h *Hub) Session(run string) *Session {
@@ -35,8 +35,8 @@ func (s *Session) epoch() int64 {
 	return s.hub.epochs[s.run]
 }
 
-// Enlist implements pass.Elsewhere. Members that join later help from the next call on.
-func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Context, func(pass.Lane))) {
+// Enlist implements passes.Elsewhere. Members that join later help from the next call on.
+func (s *Session) Enlist(at passes.Standing) (lanes int, gather func(context.Context, func(passes.Lane))) {
 	var able []*peer
 	now := declined{s.id, s.epoch()}
 	for _, p := range s.hub.present() {
@@ -46,7 +46,7 @@ func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Conte
 		}
 	}
 	weights := sync.OnceValues(func() ([]blob, error) { return weightsOf(at) })
-	return lanes, func(ctx context.Context, offer func(pass.Lane)) {
+	return lanes, func(ctx context.Context, offer func(passes.Lane)) {
 		var all sync.WaitGroup
 		for _, p := range able {
 			all.Go(func() {
@@ -62,7 +62,7 @@ func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Conte
 }
 
 // weightsOf copies the weights, once for all members.
-func weightsOf(at pass.Standing) ([]blob, error) {
+func weightsOf(at passes.Standing) ([]blob, error) {
 	named, err := at.Weights()
 	if err != nil {
 		return nil, err
@@ -77,11 +77,11 @@ func weightsOf(at pass.Standing) ([]blob, error) {
 // lane is a place for one pass at a member.
 type lane struct {
 	peer *peer
-	at   pass.Standing
+	at   passes.Standing
 }
 
-// Make implements pass.Lane.
-func (l lane) Make(ctx context.Context, p pass.Program, shape packing.Shape, args []any) ([]device.Value, error) {
+// Make implements passes.Lane.
+func (l lane) Make(ctx context.Context, p passes.Program, shape packing.Shape, args []any) ([]device.Value, error) {
 	inputs := make([]blob, len(args))
 	for i, x := range args {
 		t, ok := x.(*tensors.Tensor)

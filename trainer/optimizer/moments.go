@@ -1,0 +1,148 @@
+package optimizer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/tensor"
+)
+
+// moments are AdamW's, two for each tensor that is trained.
+type moments struct {
+	network qwen3.Config
+	store   *model.Store
+	backend compute.Backend // see State.PlaceOn
+}
+
+// has reports whether a tensor has moments.
+func (m moments) has(name string) bool {
+	return m.store.GetVariable(FirstMomentPath(name)) != nil
+}
+
+// checkTrained compares the tensors to train with those that have moments.
+func (m moments) checkTrained(next Tuning, updates int64) error {
+	for _, spec := range m.network.Tensors() {
+		now, before := next.Trains(spec.Name), m.has(spec.Name)
+		if now != before {
+			word := map[bool]string{true: "trained", false: "frozen"}
+			return fmt.Errorf("optimizer: %s is %s but was %s in the %d updates before; reset the moments where freeze changes",
+				spec.Name, word[now], word[before], updates)
+		}
+	}
+	return nil
+}
+
+// hold makes room for the moments of the given tensors and drops all others. New
+// ones are zero. changed is true as soon as one was made or dropped.
+func (m moments) hold(trained []qwen3.TensorSpec) (changed bool, err error) {
+	keep := map[string]bool{}
+	for _, spec := range trained {
+		keep[spec.Name] = true
+	}
+	for _, spec := range m.network.Tensors() {
+		err := forBoth(spec, func(path string) error {
+			if has := m.store.GetVariable(path) != nil; has == keep[spec.Name] {
+				return nil
+			}
+			changed = true
+			if !keep[spec.Name] {
+				return m.store.DeleteVariable(path)
+			}
+			return m.setMoment(path, spec, nil)
+		})
+		if err != nil {
+			return changed, fmt.Errorf("moments of %s: %w", spec.Name, err)
+		}
+	}
+	return changed, nil
+}
+
+// zero sets the moments that there are to zero.
+func (m moments) zero() error {
+	for _, spec := range m.network.Tensors() {
+		err := forBoth(spec, func(path string) error {
+			if m.store.GetVariable(path) == nil {
+				return nil
+			}
+			return m.setMoment(path, spec, nil)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore takes over the moments of a snapshot. Before the first update no tensor
+// has any; later, a tensor without any was frozen. changed is that of hold.
+func (m moments) restore(from checkpoint.State) (changed bool, err error) {
+	if from.Counters.Updates == 0 {
+		return false, m.zero()
+	}
+	first, second := tensor.ByName(from.FirstMoments), tensor.ByName(from.SecondMoments)
+	var trained []qwen3.TensorSpec
+	for _, spec := range m.network.Tensors() {
+		a, hasFirst := first(spec.Name)
+		b, hasSecond := second(spec.Name)
+		if !hasFirst && !hasSecond {
+			continue
+		}
+		if len(a.Data) != spec.Size() || len(b.Data) != spec.Size() {
+			return false, fmt.Errorf("moments of %s: %d and %d values, want %d", spec.Name, len(a.Data), len(b.Data), spec.Size())
+		}
+		trained = append(trained, spec)
+	}
+	if len(trained) == 0 || len(trained) != len(from.FirstMoments) || len(trained) != len(from.SecondMoments) {
+		return false, fmt.Errorf("moments of %d and %d tensors after %d updates, %d of them of this model",
+			len(from.FirstMoments), len(from.SecondMoments), from.Counters.Updates, len(trained))
+	}
+	if changed, err = m.hold(trained); err != nil {
+		return changed, err
+	}
+	for _, spec := range trained {
+		a, _ := first(spec.Name) // both were found above
+		b, _ := second(spec.Name)
+		if err := errors.Join(m.setMoment(FirstMomentPath(spec.Name), spec, a.Data), m.setMoment(SecondMomentPath(spec.Name), spec, b.Data)); err != nil {
+			return changed, err
+		}
+	}
+	return changed, nil
+}
+
+// setMoment fills the variable of a moment, which need not exist yet; without data it is
+// zero.
+func (m moments) setMoment(path string, spec qwen3.TensorSpec, data []float32) error {
+	v := m.store.GetVariable(path)
+	if v != nil {
+		if err := v.Reset(); err != nil { // frees the old value before the new one is made
+			return fmt.Errorf("moments of %s: %w", spec.Name, err)
+		}
+	}
+	fresh, err := hostmem.NewTensor(m.backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat[:len(data)], data) })
+	if err != nil {
+		return fmt.Errorf("moments of %s: %w", spec.Name, err)
+	}
+	if v != nil {
+		if err := v.SetValue(fresh); err != nil {
+			return fmt.Errorf("moments of %s: %w", spec.Name, err)
+		}
+		return nil
+	}
+	v, err = m.store.CreateVariable(path, fresh)
+	if err != nil {
+		return fmt.Errorf("moments of %s: %w", spec.Name, err)
+	}
+	v.SetTrainable(false)
+	return nil
+}
+
+// forBoth calls fn with the path of the first and of the second moment.
+func forBoth(spec qwen3.TensorSpec, fn func(path string) error) error {
+	return errors.Join(fn(FirstMomentPath(spec.Name)), fn(SecondMomentPath(spec.Name)))
+}

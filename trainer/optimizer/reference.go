@@ -1,0 +1,49 @@
+package optimizer
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/trainer/qwen3"
+	"temper/trainer/weights/tensor"
+)
+
+// Reference is the frozen policy near which an objective holds the one that is
+// trained. It is no part of a checkpoint.
+type Reference struct {
+	network qwen3.Config
+	store   *model.Store // nil until Set
+	backend compute.Backend
+}
+
+// NewReference returns a reference without weights.
+func NewReference(network qwen3.Config) *Reference { return &Reference{network: network} }
+
+// Set replaces the weights. The store stays the same for good, since the graph of
+// the reference policy reads from it.
+func (r *Reference) Set(weights []tensor.Named) error {
+	store := r.store
+	if store == nil {
+		store = model.NewStore()
+	}
+	if err := qwen3.ImportOn(r.backend, store, r.network, tensor.ByName(weights)); err != nil {
+		return fmt.Errorf("reference policy: %w", err)
+	}
+	r.store = store
+	return nil
+}
+
+// Held reports whether there are weights.
+func (r *Reference) Held() bool { return r.store != nil }
+
+// Store holds the weights; nil where there are none.
+func (r *Reference) Store() *model.Store { return r.store }
+
+// Close frees the weights.
+func (r *Reference) Close() {
+	if r.store != nil {
+		r.store.Finalize()
+	}
+}

@@ -1,0 +1,202 @@
+// Package optimizer owns what training changes: the weights of a policy, AdamW's
+// moments and the counters on which the next update depends, as variables of one
+// store. It copies them to the host and back. It runs no graph and makes no update.
+//
+// Invariant: a state is either whole or not ready, and one that is not ready is
+// refused until Init, Import or Restore replaces it.
+package optimizer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/internal/config"
+	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
+	"temper/trainer/weights/tensor"
+)
+
+// ErrNone means that there are no weights, or that a failed device call consumed
+// them: Init or Restore first.
+var ErrNone = errors.New("trainer holds no state")
+
+// State is the state of one policy's training. Its methods must not be called at
+// the same time.
+type State struct {
+	network  qwen3.Config
+	store    *model.Store
+	moments  moments
+	counters checkpoint.Counters
+	tuning   Tuning
+	ready    bool
+	layout   int
+
+	// Revision is a number that changes whenever a weight may have: whoever holds a copy
+	// of the weights knows by it whether the copy is still that of the state. Whoever
+	// runs a program that changes weights increases it.
+	Revision int
+}
+
+// NewState returns a state that is not ready.
+func NewState(network qwen3.Config) *State {
+	store := model.NewStore()
+	return &State{network: network, store: store, moments: moments{network: network, store: store}}
+}
+
+// Outline is a state that an optimizer updates, whose variables have no values, so that
+// graphs can be compiled for a network that does not fit into memory. It is not ready.
+func Outline(network qwen3.Config, o config.Optimizer) (*State, error) {
+	tuning, err := TuningOf(network, o)
+	if err != nil {
+		return nil, err
+	}
+	s := NewState(network)
+	s.tuning = tuning
+	outline := func(path string, spec qwen3.TensorSpec, trainable bool) {
+		s.store.VariableWithShape(path, shapes.Make(dtypes.Float32, spec.Shape...), nil).SetTrainable(trainable)
+	}
+	for _, spec := range network.Tensors() {
+		outline(qwen3.VariablePath(spec.Name), spec, true)
+	}
+	for _, spec := range tuning.Trained {
+		outline(FirstMomentPath(spec.Name), spec, false)
+		outline(SecondMomentPath(spec.Name), spec, false)
+	}
+	return s, nil
+}
+
+// PlaceOn keeps new values of a state and of a reference in the memory of a backend, whose
+// variables they are. The backend is finalized after both are closed.
+func PlaceOn(backend compute.Backend, s *State, r *Reference) {
+	s.moments.backend, r.backend = backend, backend
+}
+
+// Close frees the variables.
+func (s *State) Close() {
+	s.ready = false
+	s.store.Finalize()
+}
+
+// Init starts training from the random weights of a seed.
+func (s *State) Init(seed uint64) error {
+	s.ready, s.Revision = false, s.Revision+1
+	if err := qwen3.InitOn(s.moments.backend, s.store, s.network, seed); err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	return s.beginFresh()
+}
+
+// Import starts training from given weights, for example a published policy.
+func (s *State) Import(weights []tensor.Named) error {
+	s.ready, s.Revision = false, s.Revision+1
+	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	return s.beginFresh()
+}
+
+// beginFresh sets counters and moments to zero for fresh weights.
+func (s *State) beginFresh() error {
+	s.counters = checkpoint.Counters{}
+	if err := s.moments.zero(); err != nil {
+		return err
+	}
+	s.ready = true
+	return nil
+}
+
+// Restore replaces the full state by a snapshot. After an error the state is not
+// ready.
+func (s *State) Restore(from checkpoint.State) error {
+	s.ready, s.Revision = false, s.Revision+1
+	if from.Model != s.network {
+		return fmt.Errorf("restore: state of the model %+v, this trainer has %+v", from.Model, s.network)
+	}
+	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(from.Weights)); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	changed, err := s.moments.restore(from)
+	if changed {
+		s.layout++
+	}
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	s.counters = from.Counters
+	s.ready = true
+	return nil
+}
+
+// ResetOptimizer forgets the moments and their age, which corrects their bias.
+// The weights and the total of updates stay. With fresh moments the first updates
+// are as large as the learning rate in every weight, whatever the gradient, so the
+// learning rate should warm up again, or be low.
+func (s *State) ResetOptimizer() error {
+	if !s.ready {
+		return fmt.Errorf("reset optimizer: %w", ErrNone)
+	}
+	s.counters.Updates, s.counters.Schedule = 0, 0
+	return s.moments.zero()
+}
+
+// Tune prepares for updates by an optimizer: it makes moments for the tensors that
+// the optimizer trains, and drops all others. Between two resets, while moments
+// count, the trained tensors must stay the same.
+func (s *State) Tune(o config.Optimizer) error {
+	next, err := TuningOf(s.network, o)
+	if err != nil {
+		return err
+	}
+	if s.counters.Updates > 0 {
+		if err := s.moments.checkTrained(next, s.counters.Updates); err != nil {
+			return err
+		}
+	}
+	if !s.tuning.Equal(next) {
+		s.layout++
+	}
+	s.tuning = next
+	changed, err := s.moments.hold(next.Trained)
+	if changed {
+		s.layout++
+	}
+	return err
+}
+
+// Ready reports whether the state is whole.
+func (s *State) Ready() bool { return s.ready }
+
+// Verify is called after a failed device call. Such a call may have taken variables
+// over and lost them; the state is then not ready any more.
+func (s *State) Verify() {
+	for v := range s.store.IterVariables() {
+		s.ready = s.ready && v.HasValue()
+	}
+}
+
+// Counters returns the numbers of updates made.
+func (s *State) Counters() checkpoint.Counters { return s.counters }
+
+// CountUpdate counts an update of the weights.
+func (s *State) CountUpdate() {
+	s.counters.Updates++
+	s.counters.TotalUpdates++
+}
+
+// SetSchedule notes the place in the learning-rate schedule.
+func (s *State) SetSchedule(step int) { s.counters.Schedule = step }
+
+// Tuning is what the graphs of updates are built for.
+func (s *State) Tuning() Tuning { return s.tuning }
+
+// Layout is a number that changes whenever the tuning or the set of moments does:
+// graphs of updates that were built before refer to other variables.
+func (s *State) Layout() int { return s.layout }
+
+// Store holds the variables.
+func (s *State) Store() *model.Store { return s.store }

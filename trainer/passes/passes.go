@@ -1,0 +1,249 @@
+// Package passes owns the device: it builds and compiles the graphs of training and
+// calls them, one after another, side by side, or over the devices of a mesh. A
+// pass is one call. The package changes the weights only as its programs say; it
+// decides neither which passes a step makes nor what their results mean.
+//
+// Invariant: what a pass yields depends on its program, its inputs and the state,
+// not on which passes run beside it or have run before.
+//
+// Axes in comments: B rows of a microbatch, T tokens of a row.
+package passes
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/internal/config"
+	"temper/trainer/cpu/kernels"
+	"temper/trainer/device"
+	"temper/trainer/optimizer"
+	"temper/trainer/packing"
+	"temper/trainer/qwen3"
+)
+
+// Config of the passes; trainer.Config explains each field.
+type Config struct {
+	Backend string
+	Kernels kernels.Choice
+	Mesh    device.Mesh
+	Network qwen3.Config
+	Options qwen3.Options
+	Loss    config.Loss
+	// Entropies makes the scoring program yield entropies, which it does anyway where the
+	// loss selects by them.
+	Entropies   bool
+	Temperature float64
+	Lanes       int
+	Memory      Memory
+	// Elsewhere makes passes in other processes; nil makes all of them here.
+	Elsewhere Elsewhere
+}
+
+// entropies reports whether the scoring program yields them.
+func (c *Config) entropies() bool { return c.Entropies || c.Loss.EntropyFraction > 0 }
+
+// Passes calls the programs of one state on one backend. Its methods must not be
+// called at the same time.
+type Passes struct {
+	cfg       Config
+	backend   compute.Backend
+	helpers   device.Helpers // of the backend
+	sharding  *sharding      // over several devices; nil on one
+	state     *optimizer.State
+	reference *optimizer.Reference
+	builder   builder
+	compiled  map[Program]*model.Exec
+	graphs    map[graphKey]bool // what was compiled
+	layout    int               // the state's, for which the update programs were compiled
+	// Publisher reads the weights of the state.
+	Publisher *Publisher
+}
+
+// graphKey identifies a compiled graph.
+type graphKey struct {
+	program Program
+	shape   packing.Shape
+}
+
+// Open opens the device.
+func Open(cfg Config, s *optimizer.State, reference *optimizer.Reference) (*Passes, error) {
+	var backend compute.Backend
+	err := guard("backend "+cfg.Backend, func() (err error) {
+		backend, err = device.Open(device.InOrder(cfg.Backend))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	sharding, err := newSharding(cfg, backend)
+	if err != nil {
+		backend.Finalize()
+		return nil, err
+	}
+	if sharding == nil && backend.HasSharedBuffers() {
+		optimizer.PlaceOn(backend, s, reference)
+	}
+	return &Passes{
+		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), sharding: sharding,
+		state: s, reference: reference, builder: newBuilder(cfg, s, sharding),
+		compiled: map[Program]*model.Exec{}, graphs: map[graphKey]bool{}, Publisher: &Publisher{cfg: cfg, state: s, backend: backend},
+	}, nil
+}
+
+// Close releases the device. State and reference, whose variables lie on it, are
+// closed before.
+func (p *Passes) Close() {
+	for _, exec := range p.compiled {
+		exec.Finalize()
+	}
+	p.compiled = nil
+	p.Publisher.close()
+	p.backend.Finalize()
+}
+
+// NumGraphs is the number of graphs compiled for the present layout of the state.
+func (p *Passes) NumGraphs() int { return len(p.graphs) }
+
+// MaxGraphs bounds NumGraphs, where microbatches have so many shapes: each kind of
+// pass over a microbatch for two objectives, and the three other kinds once.
+func MaxGraphs(shapes int) int { return 2*int(Add)*shapes + 3 }
+
+// Savepoint copies what an update changes, on the device.
+func (p *Passes) Savepoint() (*optimizer.Savepoint, error) {
+	nothing := tensors.FromScalar(float32(0))
+	defer device.Free(nothing)
+	copies, err := p.Call(Program{Kind: Copy}, packing.Shape{}, nothing)
+	if err != nil {
+		return nil, err
+	}
+	return p.state.Savepoint(copies), nil
+}
+
+// Call makes one pass with inputs of a shape; programs that do not work on a
+// microbatch have the zero shape. The caller owns the results.
+func (p *Passes) Call(program Program, shape packing.Shape, args ...any) ([]device.Value, error) {
+	p.forgetStale()
+	p.graphs[graphKey{program, shape}] = true
+	p.noteChange(program)
+	var out []device.Value
+	var err error
+	if p.sharding != nil {
+		out, err = p.callSharded(program, args, nil)
+	} else {
+		out, err = p.callWhole(program, args)
+	}
+	if err != nil {
+		p.state.Verify()
+		return nil, err
+	}
+	return out, nil
+}
+
+// Donate is Call for a program without a microbatch, whose last inputs are taken
+// over: their memory can hold the results.
+func (p *Passes) Donate(program Program, args []any, taken []device.Value) ([]device.Value, error) {
+	p.forgetStale()
+	p.graphs[graphKey{program: program}] = true
+	p.noteChange(program)
+	var out []device.Value
+	var err error
+	if p.sharding != nil {
+		out, err = p.callSharded(program, args, taken)
+	} else {
+		for _, x := range taken {
+			d, err := x.Donate(p.backend)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", program, err)
+			}
+			args = append(args, d...)
+		}
+		out, err = p.callWhole(program, args)
+	}
+	if err != nil {
+		p.state.Verify()
+		return nil, err
+	}
+	return out, nil
+}
+
+// noteChange notes that a program is about to change weights.
+func (p *Passes) noteChange(program Program) {
+	if program.Kind == Update || program.Kind == Apply {
+		p.state.Revision++
+	}
+}
+
+// callWhole is Call on one device.
+func (p *Passes) callWhole(program Program, args []any) ([]device.Value, error) {
+	exec, err := p.compile(program)
+	if err != nil {
+		return nil, err
+	}
+	return p.execute(program, exec, args)
+}
+
+// compile returns what executes a program on one device. The graph itself is
+// compiled with its first call.
+func (p *Passes) compile(program Program) (*model.Exec, error) {
+	if exec := p.compiled[program]; exec != nil {
+		return exec, nil
+	}
+	exec, err := p.newExec(program)
+	if err != nil {
+		return nil, err
+	}
+	exec.SetMaxCache(-1) // GoMLX refuses the 33rd shape otherwise
+	p.compiled[program] = exec
+	return exec, nil
+}
+
+func (p *Passes) newExec(program Program) (*model.Exec, error) {
+	exec, err := model.NewExec(p.backend, p.storeOf(program), p.builder.build(program))
+	if err != nil {
+		return nil, &GraphError{Op: program.String(), Err: err}
+	}
+	return exec, nil
+}
+
+// storeOf holds the weights that a program reads.
+func (p *Passes) storeOf(program Program) *model.Store {
+	if program.Kind == Reference {
+		return p.reference.Store()
+	}
+	return p.state.Store()
+}
+
+// forgetStale drops the programs that read or write moments, when the state has
+// others now than those that they were compiled for.
+func (p *Passes) forgetStale() {
+	if p.layout == p.state.Layout() {
+		return
+	}
+	p.layout = p.state.Layout()
+	for program, exec := range p.compiled {
+		if program.Kind != Score {
+			exec.Finalize()
+			delete(p.compiled, program)
+		}
+	}
+	for key := range p.graphs {
+		if key.program.Kind != Score {
+			delete(p.graphs, key)
+		}
+	}
+}
+
+// execute calls a program. Several goroutines may do so at the same time, unless
+// the program changes weights.
+func (p *Passes) execute(program Program, exec *model.Exec, args []any) ([]device.Value, error) {
+	defer kernels.Enter(p.cfg.Kernels)()
+	var out []*tensors.Tensor
+	err := guard(program.String(), func() (err error) {
+		out, err = exec.Call(args...)
+		return err
+	})
+	return device.Wholes(out), err
+}
