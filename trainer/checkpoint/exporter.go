@@ -1,8 +1,3 @@
-// Package checkpoint gives policies to servers of others: it writes them as files, and
-// says which log-probabilities such a server must report. It owns neither the servers
-// nor their protocols.
-//
-// Invariant: what Logprobs computes comes from the files that the server reads.
 package checkpoint
 
 import (

@@ -1,9 +1,11 @@
-// Package optimizer owns AdamW: which tensors it trains, and the graph that turns
-// gradients into new weights and moments. It holds no weights and no moments itself;
-// those are variables of a store, under the paths named here.
+// Package optimizer owns everything that training changes and the rule that changes it:
+// the weights of a policy, AdamW's moments and the counters on which the next update
+// depends, as variables of one store; the learning rate of a step; and the graph that
+// turns gradients into new weights and moments. It runs no graph.
 //
-// Invariant: an update changes the weights and moments of all trained tensors, or
-// of none.
+// Invariants: an update changes the weights and moments of all trained tensors, or of
+// none. A State is whole or not ready, and one that is not ready is refused until Init,
+// Import or Restore replaces it. Every step of a schedule has a rate above zero.
 package optimizer
 
 import (

@@ -1,7 +1,3 @@
-// Package optimizer owns the learning rate of a step. It is arithmetic on the
-// configuration and knows no tensors.
-//
-// Invariant: every step of a schedule has a rate above zero.
 package optimizer
 
 import (

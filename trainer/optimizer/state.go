@@ -1,9 +1,3 @@
-// Package optimizer owns what training changes: the weights of a policy, AdamW's
-// moments and the counters on which the next update depends, as variables of one
-// store. It copies them to the host and back. It runs no graph and makes no update.
-//
-// Invariant: a state is either whole or not ready, and one that is not ready is
-// refused until Init, Import or Restore replaces it.
 package optimizer
 
 import (

@@ -1,10 +1,13 @@
 // Package packing decides which tokens meet in which device pass: it turns samples
 // into rows, deals rows into minibatches, and cuts a minibatch into microbatches,
-// padded or packed. It makes no tensors and knows no device.
+// padded or packed. On an accelerator, where each shape of a pass is a program to be
+// compiled, it chooses the shapes of a run: few programs against little padding. It makes
+// no tensors and knows no device.
 //
-// Invariant: the result is a pure function of the samples, the plan and the seed.
-// Neither cores nor free memory have a part in it, so the order in which gradients
-// add up, and every bit of their sum, does not depend on the machine.
+// Invariant: the result is a pure function of the samples, the plan and the seed, and the
+// shapes follow from the configuration, the name of the backend and the mesh. No core, no
+// free memory and no measurement changes it, so the order in which gradients add up, and
+// every bit of their sum, does not depend on the machine or on an earlier start.
 //
 // Axes in comments: B rows of a microbatch, T tokens of a row.
 package packing

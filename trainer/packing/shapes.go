@@ -1,9 +1,3 @@
-// Package packing chooses the shapes of a run's passes on an accelerator, where each shape is
-// a program to be compiled: few programs against little padding.
-//
-// Invariant: the choice follows from the configuration of the run, the name of the backend
-// and the mesh. No measurement has a part in it, so that a run that starts again computes
-// with the same shapes, and has the same bits.
 package packing
 
 import (

@@ -1,8 +1,9 @@
-// Package hostmem allocates and fills large buffers of host memory. It keeps none of
-// them.
+// Package hostmem allocates and fills large buffers and tensors in host memory. It keeps
+// none of them.
 //
-// Invariant: the buffers are ordinary memory of the garbage collector. Only the size
-// of their pages, and the number of goroutines that copy, differ from make and copy.
+// Invariant: buffers are ordinary memory of the garbage collector. Only the size of their
+// pages, and the number of goroutines that copy, differ from make and copy. The values of a
+// tensor are in memory once.
 package hostmem
 
 import (

@@ -1,6 +1,3 @@
-// Package hostmem makes the values of variables. It knows no network and keeps none of them.
-//
-// Invariant: a value is in memory once.
 package hostmem
 
 import (
