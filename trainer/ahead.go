@@ -22,17 +22,17 @@ func (s *step) compileAhead(ctx context.Context, several bool) error {
 			kinds = append(kinds, passes.Reference)
 		}
 	}
-	var wanted []passes.Wanted
+	var wanted []passes.GraphSpec
 	for _, shape := range s.plan.Buckets {
 		for _, kind := range kinds {
-			wanted = append(wanted, passes.Wanted{Program: s.program(kind), Shape: shape, Packed: s.plan.Pack})
+			wanted = append(wanted, passes.GraphSpec{Program: s.program(kind), Shape: shape, Packed: s.plan.Pack})
 		}
 	}
 	for _, kind := range []passes.Kind{passes.Add, passes.Apply} {
-		wanted = append(wanted, passes.Wanted{Program: passes.Program{Kind: kind}})
+		wanted = append(wanted, passes.GraphSpec{Program: passes.Program{Kind: kind}})
 	}
 	if several {
-		wanted = append(wanted, passes.Wanted{Program: passes.Program{Kind: passes.Copy}})
+		wanted = append(wanted, passes.GraphSpec{Program: passes.Program{Kind: passes.Copy}})
 	}
 	return passes.Prepare(ctx, s.passes, wanted, s.log)
 }

@@ -60,9 +60,9 @@ type Config struct {
 	// empty, or bfloat16. Weights, moments, gradients and the loss are float32 in
 	// any case. On the CPU float32 is faster.
 	Compute string
-	// Elsewhere makes passes over microbatches in other processes, which changes no bit of
+	// Remote makes passes over microbatches in other processes, which changes no bit of
 	// a result; nil makes all of them here. Not with a Mesh.
-	Elsewhere passes.Elsewhere
+	Remote passes.RemotePasses
 	// Work is what the run will ask for. An accelerator then makes passes of a few shapes
 	// that are chosen from it, and compiles them before the first step. The Go backend has no
 	// use for it.
@@ -96,8 +96,8 @@ func (c Config) Validate() error {
 	if err := device.CheckMesh(c.Backend, c.Mesh); err != nil {
 		errs = append(errs, err)
 	}
-	if c.Elsewhere != nil && c.Mesh.Several() {
-		errs = append(errs, fmt.Errorf("mesh %v: members on other hosts help a trainer on one device only", c.Mesh))
+	if c.Remote != nil && c.Mesh.Several() {
+		errs = append(errs, fmt.Errorf("mesh %v: other hosts help a trainer on one device only", c.Mesh))
 	}
 	if err := device.CheckKernels(c.Backend, c.Kernels); err != nil {
 		errs = append(errs, err)
@@ -175,7 +175,7 @@ func (c Config) passes() (passes.Config, error) {
 	return passes.Config{
 		Backend: c.Backend, Kernels: c.Kernels, Mesh: c.Mesh, Network: c.Model, Options: options, Loss: c.Loss, Entropies: c.Entropies, Temperature: c.Temperature,
 		Lanes: c.Lanes, Memory: passes.Memory{Limit: c.MemoryLimit, Bytes: c.StepBytes},
-		Elsewhere: c.Elsewhere,
+		Remote: c.Remote,
 	}, err
 }
 

@@ -96,7 +96,7 @@ func (s *step) prepare(ctx context.Context, parts [][]*packing.Row) (*optimizer.
 	if len(parts) == 1 {
 		return &optimizer.Savepoint{}, nil
 	}
-	for _, rows := range parts[1:] { // the first update finds its own, see feed.HasOld
+	for _, rows := range parts[1:] { // the first update finds its own, see inputs.HasOld
 		if s.loss.OldLogprobs == config.OldRollout {
 			break
 		}

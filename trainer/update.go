@@ -27,7 +27,7 @@ func (s *step) update(ctx context.Context, rows []*packing.Row) (meter, error) {
 		err = s.updateInParts(ctx, micros, numbers, &m)
 	}
 	if errors.Is(err, ErrDiverged) {
-		err = s.explain(ctx, micros, m)
+		err = s.divergedError(ctx, micros, m)
 	}
 	if err != nil {
 		return meter{}, err

@@ -25,7 +25,7 @@ type Place struct {
 	Patience time.Duration
 	// Weights is the memory in which a trainer and the engines of its host share policies;
 	// nil reads all of them from the store.
-	Weights *sharedmem.Host
+	Weights *sharedmem.Segments
 	// Supervisor is the process that started this one and the others of a service; 0 for none.
 	Supervisor int
 }

@@ -30,7 +30,7 @@ type engineFactory struct {
 	capacity int
 	log      *slog.Logger
 	// weights are those that a trainer of this host shares; nil for the store alone.
-	weights *sharedmem.Host
+	weights *sharedmem.Segments
 
 	mu     sync.Mutex
 	open   map[*engine.Engine]*sharedmem.Reader
@@ -60,7 +60,7 @@ func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 	if r.Config.Rollout.Engine.External() {
 		return externalEngine(f.store, f.backend, r, f.log)
 	}
-	reader := &sharedmem.Reader{Store: f.store, Host: f.weights, Log: f.log}
+	reader := &sharedmem.Reader{Store: f.store, Segments: f.weights, Log: f.log}
 	e, err := engine.New(engine.Config{
 		Model: r.Model, MaxContext: r.Config.EngineContext(), Backend: f.backend, Slots: f.slots, Log: f.log,
 		Capacity: f.capacity, Shards: f.shards(r.Config.EngineContext()),

@@ -220,7 +220,7 @@ func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
 		return nil
 	})
 	o.Log.Info("member starts", "build", who.Build, "backend", o.Backend, "lanes", who.Lanes, "trainer", o.Trainer)
-	m := &hosts.Member{Identity: who, Token: os.Getenv(MemberTokenKey), Log: o.Log, OnJoin: func(rank int) {
+	m := &hosts.Host{Identity: who, Token: os.Getenv(MemberTokenKey), Log: o.Log, OnJoin: func(rank int) {
 		state.Store(nil)
 		o.Log.Info("member has joined", "trainer", o.Trainer, "rank", rank)
 	}}
@@ -249,7 +249,7 @@ func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
 }
 
 // join works for the trainer until one of the two is gone.
-func (o MemberOptions) join(ctx context.Context, m *hosts.Member) error {
+func (o MemberOptions) join(ctx context.Context, m *hosts.Host) error {
 	network, at := splitAddress(o.Trainer)
 	dialer := &net.Dialer{Timeout: hosts.DefaultPatience}
 	c, err := dialer.DialContext(ctx, network, at)
@@ -290,7 +290,7 @@ func (m hubMetrics) Collect(to chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
-	to <- prometheus.MustNewConstMetric(memberCount, prometheus.GaugeValue, float64(c.Members))
+	to <- prometheus.MustNewConstMetric(memberCount, prometheus.GaugeValue, float64(c.Hosts))
 	counter(memberPasses, c.Passes, "made")
 	counter(memberPasses, c.Redone, "lost")
 	counter(memberBytes, c.Sent, "sent")

@@ -66,7 +66,7 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 		Work: packing.WorkOf(cfg), Log: f.log,
 	}
 	if f.hub != nil {
-		c.Elsewhere = f.hub.Session(r.Ref.RunID)
+		c.Remote = f.hub.Session(r.Ref.RunID)
 	}
 	limitMemory(&c, cfg.RL.NumMinibatches, memoryLimit(os.DirFS("/")))
 	return trainer.New(c)

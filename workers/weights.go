@@ -13,7 +13,7 @@ const WeightsKey = "TEMPER_SHARED_WEIGHTS"
 
 // SharedWeights opens the memory in which processes of this host share weights; nil, and a
 // line in the log, where there is none. Everything works without it, by the store.
-func SharedWeights(log *slog.Logger) *sharedmem.Host {
+func SharedWeights(log *slog.Logger) *sharedmem.Segments {
 	folder := os.Getenv(WeightsKey)
 	switch folder {
 	case "off":

@@ -279,8 +279,8 @@ func (s *session) publish(ctx context.Context) (run.Policy, error) {
 // formOf is how a policy of a run is published: as the run says, or as it was published first.
 func (h Sharing) formOf(ctx context.Context, r *run.Loaded, version int64) (checkpoint.Form, error) {
 	form := checkpoint.Form{ShardFrom: int64(r.Config.At(int(version)).Checkpoint.ShardPolicies)}
-	if h.Room != nil {
-		form.Room = h.Room(r.Ref.RunID)
+	if h.Memory != nil {
+		form.Memory = h.Memory(r.Ref.RunID)
 	}
 	if h.Published == nil {
 		return form, nil

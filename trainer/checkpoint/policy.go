@@ -51,14 +51,14 @@ type Form struct {
 	// ShardFrom is the size in bytes from which the weights are shards by content,
 	// which policies and checkpoints share; 0 is never.
 	ShardFrom int64
-	// Room takes the shards, for engines of this host; nil for none.
-	Room Room
+	// Memory takes the shards, for engines of this host; nil for none.
+	Memory ShardMemory
 }
 
-// Room is memory that the shards of a policy are published from, and that engines of
-// this host read in the store's place. The store stays the truth: without room, a policy
+// ShardMemory is memory that the shards of a policy are published from, and that engines of
+// this host read in the store's place. The store stays the truth: without memory, a policy
 // is published all the same.
-type Room interface {
+type ShardMemory interface {
 	// Take returns memory of the given sizes, aligned for float32. keep is called once
 	// the policy is stored, drop where it is not. Both give the memory away.
 	Take(sizes []int64) (shards [][]byte, keep func(policy blob.Ref, sums []string), drop func(), err error)

@@ -45,7 +45,7 @@ type shardPublication struct {
 	store   blob.Store
 	source  Source
 	headers []*safetensors.Header
-	room    [][]byte // for the whole shards; nil for none
+	memory  [][]byte // of the whole shards; nil for none
 	list    shardList
 }
 
@@ -54,11 +54,11 @@ func publishShards(ctx context.Context, store blob.Store, prefix string, p Polic
 	if err != nil {
 		return blob.Ref{}, err
 	}
-	if p.Form.Room != nil {
+	if p.Form.Memory != nil {
 		var keep func(blob.Ref, []string)
 		var drop func()
-		if s.room, keep, drop, err = p.Form.Room.Take(s.sizes()); err != nil {
-			s.room = nil // whoever has the room says why
+		if s.memory, keep, drop, err = p.Form.Memory.Take(s.sizes()); err != nil {
+			s.memory = nil // ShardMemory logs the reason
 		} else {
 			defer func() {
 				if err != nil {
@@ -135,14 +135,14 @@ func (s *shardPublication) seal(ctx context.Context) error {
 	return nil
 }
 
-// fetch makes a shard, in the room if there is one.
+// fetch makes a shard, in the shared memory if there is some.
 func (s *shardPublication) fetch(i int) (*shard, error) {
 	h := s.headers[i]
 	start := h.Start()
 	sh := &shard{size: h.FileSize(), parts: [][]byte{start}}
-	if s.room != nil {
-		copy(s.room[i], start)
-		sh.parts = [][]byte{s.room[i]}
+	if s.memory != nil {
+		copy(s.memory[i], start)
+		sh.parts = [][]byte{s.memory[i]}
 	}
 	for _, info := range h.Tensors {
 		t, err := s.source(info.Name)
@@ -153,11 +153,11 @@ func (s *shardPublication) fetch(i int) (*shard, error) {
 		if int64(len(raw)) != info.Size() {
 			return nil, fmt.Errorf("encode safetensors: tensor %s has %d bytes, want %d for shape %v", info.Name, len(raw), info.Size(), info.Shape)
 		}
-		if s.room == nil {
+		if s.memory == nil {
 			sh.parts = append(sh.parts, raw)
 			continue
 		}
-		hostmem.CopyBytes(s.room[i][int64(len(start))+info.Begin:], raw)
+		hostmem.CopyBytes(s.memory[i][int64(len(start))+info.Begin:], raw)
 	}
 	return sh, nil
 }
@@ -241,16 +241,16 @@ func (s *shardPublication) upload(ctx context.Context, m manifest) error {
 
 // shardAgain has the content of a shard that was sealed before.
 func (s *shardPublication) shardAgain(i int, ref blob.Ref) (*shard, error) {
-	if s.room == nil {
+	if s.memory == nil {
 		return s.fetch(i)
 	}
-	return &shard{size: ref.Size, parts: [][]byte{s.room[i]}}, nil
+	return &shard{size: ref.Size, parts: [][]byte{s.memory[i]}}, nil
 }
 
 // putShard stores a shard. One that was fetched once more is hashed once more: nothing
 // says that it is what was sealed.
 func (s *shardPublication) putShard(ctx context.Context, sh *shard, ref blob.Ref) error {
-	if s.room == nil {
+	if s.memory == nil {
 		if err := sh.seal(ctx); err != nil {
 			return err
 		}

@@ -45,9 +45,9 @@ func weightsOf(m qwen3.Config, number float32) []qwen3.Tensor {
 	return out
 }
 
-func publishShards(t *testing.T, s blob.Store, prefix string, m qwen3.Config, weights []qwen3.Tensor, room checkpoint.Room) blob.Ref {
+func publishShards(t *testing.T, s blob.Store, prefix string, m qwen3.Config, weights []qwen3.Tensor, room checkpoint.ShardMemory) blob.Ref {
 	t.Helper()
-	ref, err := publish(t.Context(), s, prefix, checkpoint.Policy{Model: m, Weights: weights, Tokenizer: []byte("{}"), Form: checkpoint.Form{ShardFrom: 1, Room: room}})
+	ref, err := publish(t.Context(), s, prefix, checkpoint.Policy{Model: m, Weights: weights, Tokenizer: []byte("{}"), Form: checkpoint.Form{ShardFrom: 1, Memory: room}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	shards  []*shard
-	desk    *desk
+	router  *router
 	wg      sync.WaitGroup
 	version atomic.Int64
 	loading sync.Mutex
@@ -80,7 +80,7 @@ func New(cfg Config) (*Engine, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, desk: newDesk(cfg.Queue), closed: make(chan struct{})}
+	e := &Engine{cfg: cfg, router: newRouter(cfg.Queue), closed: make(chan struct{})}
 	e.version.Store(-1)
 	devices, shapes, err := openDevices(cfg)
 	if err != nil {
@@ -88,7 +88,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	for i, dev := range devices {
 		e.shards = append(e.shards, newShard(dev, shapes, cfg.shardSlots()))
-		e.desk.add(e.shards[i])
+		e.router.add(e.shards[i])
 	}
 	cfg.Log.Info("policy engine ready", "backend", cfg.Backend, "shards", cfg.Shards, "slots", cfg.Slots,
 		"capacity", cfg.Capacity, "max_context", cfg.MaxContext, "native", e.Native(), "step_shapes", fmt.Sprint(shapes))
@@ -227,14 +227,14 @@ func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Gener
 	j := &job{ctx: ctx, req: req, done: make(chan answer, 1)}
 	j.context = append(make([]int32, 0, len(req.Tokens)+min(req.MaxTokens, 4096)), req.Tokens...)
 	j.scale, j.greedy = scaleOf(req.Temperature)
-	if err := e.desk.submit(j); err != nil {
+	if err := e.router.submit(j); err != nil {
 		return policy.Generation{}, err
 	}
 	select {
 	case a := <-j.done:
 		return a.gen, a.err
 	case <-ctx.Done():
-		if e.desk.withdraw(j) || !errors.Is(context.Cause(ctx), policy.ErrCut) {
+		if e.router.withdraw(j) || !errors.Is(context.Cause(ctx), policy.ErrCut) {
 			a := cancelled(ctx, policy.Generation{Version: e.Version()})
 			return a.gen, a.err
 		}
@@ -280,8 +280,8 @@ func (e *Engine) check(req policy.Request) error {
 
 // Release implements policy.Engine.
 func (e *Engine) Release(session string) {
-	if s := e.desk.release(session); s != nil {
-		s.inbox.release(session)
+	if s := e.router.release(session); s != nil {
+		s.commands.release(session)
 	}
 }
 
@@ -321,7 +321,7 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 func (e *Engine) Close() {
 	e.close.Do(func() {
 		for _, s := range e.shards {
-			s.inbox.close()
+			s.commands.close()
 		}
 		e.wg.Wait()
 		for _, s := range e.shards {
@@ -386,6 +386,6 @@ func (e *Engine) Stats() Stats {
 			st.Ahead.add(*a)
 		}
 	}
-	st.Requests, _ = e.desk.counts()
+	st.Requests, _ = e.router.counts()
 	return st
 }

@@ -18,7 +18,7 @@ type job struct {
 	ctx   context.Context
 	req   policy.Request
 	age   uint64 // smaller is older
-	route *route // of its session, the desk's
+	route *route // of its session, the router's
 	begun bool   // it has been running
 	// context is the request's tokens and what was sampled since.
 	context  []int32
@@ -59,24 +59,24 @@ type shard struct {
 	first     int // the running sequence that is served first, where there are more than rows in a step
 	begun     int // blocks of jobs that have begun since the last report
 
-	desk   *desk
-	number int // of the shard, the desk's
-	inbox  *inbox
-	stats  *counters
+	router   *router
+	number   int // of the shard, the router's
+	commands *commandQueue
+	stats    *counters
 }
 
 // newShard prepares a shard, which works while serve runs.
 func newShard(dev *device, shapes []shape, slots int) *shard {
 	return &shard{
 		dev: dev, shapes: shapes, steps: map[shape]*step{}, sequences: newSequences(slots, dev.blocks, dev.length), version: -1,
-		inbox: newInbox(), stats: &counters{},
+		commands: newCommandQueue(), stats: &counters{},
 	}
 }
 
 // serve answers requests until the inbox is closed.
 func (s *shard) serve() {
 	for {
-		m := s.inbox.empty()
+		m := s.commands.drain()
 		s.waiting = append(s.waiting, m.jobs...)
 		for _, session := range m.releases {
 			s.sequences.release(session)
@@ -97,9 +97,9 @@ func (s *shard) serve() {
 			if s.publishStats() > 0 {
 				continue // one ring may have been for more requests than had room
 			}
-			<-s.inbox.bell
+			<-s.commands.wakeup
 			if s.dev.ahead != nil {
-				s.inbox.calm()
+				s.commands.waitForBurst()
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func (s *shard) serve() {
 // takeMore takes requests that have no shard yet while there is room for them.
 func (s *shard) takeMore() {
 	for s.swap == nil {
-		j := s.desk.takeNext(s, s.room)
+		j := s.router.takeNext(s, s.room)
 		if j == nil {
 			return
 		}
@@ -186,7 +186,7 @@ func (s *shard) admit() {
 	})
 }
 
-// countBegun notes that the desk need not keep blocks for a job any more.
+// countBegun notes that the router need not keep blocks for a job any more.
 func (s *shard) countBegun(j *job) {
 	if !j.begun {
 		j.begun = true
@@ -350,7 +350,7 @@ func (s *shard) finish(q *sequence, a answer) {
 // answerJob ends a job.
 func (s *shard) answerJob(j *job, a answer) {
 	s.countBegun(j)
-	s.desk.end(j, s.number)
+	s.router.end(j, s.number)
 	j.done <- a
 }
 
@@ -377,7 +377,7 @@ func (s *shard) endAll(err error) {
 	}
 }
 
-// publishStats copies the figures of the sequences for Stats and for the desk, and returns how many
+// publishStats copies the figures of the sequences for Stats and for the router, and returns how many
 // requests wait for a shard.
 func (s *shard) publishStats() (queued int) {
 	q := s.sequences
@@ -393,7 +393,7 @@ func (s *shard) publishStats() (queued int) {
 	s.stats.evictions.Store(q.evictions)
 	s.stats.preempted.Store(q.preempted)
 	s.stats.held.Store(int64(q.pool.held()))
-	if queued = s.desk.report(s.number, q.pool.available(), q.idleBlocks(), s.begun); queued > 0 {
+	if queued = s.router.report(s.number, q.pool.available(), q.idleBlocks(), s.begun); queued > 0 {
 		s.stats.queued.Add(1)
 		s.stats.vacant.Add(int64(q.slots - running))
 	}

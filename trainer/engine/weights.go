@@ -90,7 +90,7 @@ func (e *Engine) newSwap(ctx context.Context, find tensor.Lookup, version int64)
 // swapAll waits until every shard serves the new weights.
 func (e *Engine) swapAll(s *swap) error {
 	for _, shard := range e.shards {
-		shard.inbox.change(s)
+		shard.commands.change(s)
 	}
 	var errs []error
 	for range e.shards {

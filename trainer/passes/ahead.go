@@ -20,36 +20,36 @@ import (
 	"temper/trainer/passes/inputs"
 )
 
-// Wanted is a graph: a program and the shape of its microbatches, which is zero for programs
-// that have none.
-type Wanted struct {
+// GraphSpec identifies a graph: a program and the shape of its microbatches, zero for
+// programs without one.
+type GraphSpec struct {
 	Program Program
 	Shape   packing.Shape
 	Packed  bool
 }
 
-// maxCompiling bounds the graphs that are compiled at a time. A compilation has threads of
-// its own, and takes memory.
+// maxCompiling bounds the concurrent compilations. Each has several threads and takes
+// memory.
 const maxCompiling = 4
 
-// Prepare compiles graphs of p that are about to be called, several at a time. Those that
-// are there already cost nothing. log gets a line for each; nil is silent.
-func Prepare(ctx context.Context, p *Passes, wanted []Wanted, log *slog.Logger) error {
+// Prepare compiles graphs of p that are about to be called, several at a time. It skips
+// compiled ones. log gets a line for each; nil is silent.
+func Prepare(ctx context.Context, p *Passes, graphs []GraphSpec, log *slog.Logger) error {
 	p.forgetStale()
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	var todo []graphToCompile
-	for _, w := range wanted {
+	for _, w := range graphs {
 		key := graphKey{w.Program, w.Shape}
 		if p.graphs[key] {
 			continue
 		}
-		exec, operands, err := outliner{p}.outline(w)
+		exec, operands, err := outline(p, w)
 		if err != nil {
 			return err
 		}
-		todo = append(todo, graphToCompile{Wanted: w, exec: exec, inputs: operands})
+		todo = append(todo, graphToCompile{GraphSpec: w, exec: exec, inputs: operands})
 	}
 	if len(todo) == 0 {
 		return nil
@@ -80,9 +80,9 @@ func Prepare(ctx context.Context, p *Passes, wanted []Wanted, log *slog.Logger) 
 	return nil
 }
 
-// graphToCompile is a graph with what executes its program.
+// graphToCompile is a graph with the executor of its program.
 type graphToCompile struct {
-	Wanted
+	GraphSpec
 	exec   *model.Exec
 	inputs []shapes.Shape
 }
@@ -99,11 +99,8 @@ func (t graphToCompile) compile(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// outliner knows the shapes of what graphs take before there is any of it.
-type outliner struct{ *Passes }
-
-// inputsOf are the shapes of the inputs of a graph.
-func (p outliner) inputsOf(w Wanted) []shapes.Shape {
+// inputShapes returns the shapes of the inputs of a graph.
+func inputShapes(p *Passes, w GraphSpec) []shapes.Shape {
 	numbers := shapes.Make(dtypes.Float32, optimizer.NumNumbers)
 	var out []shapes.Shape
 	weights := func() {
@@ -139,15 +136,15 @@ func (p outliner) inputsOf(w Wanted) []shapes.Shape {
 func shapesOf(args []any) []shapes.Shape {
 	out := make([]shapes.Shape, len(args))
 	for i, x := range args {
-		out[i] = x.(*tensors.Tensor).Shape() //nolint:forcetypeassert // feed makes nothing else
+		out[i] = x.(*tensors.Tensor).Shape() //nolint:forcetypeassert // package inputs makes tensors only
 	}
 	return out
 }
 
-// outline returns what executes a graph, and the shapes of its inputs on each device,
-// those of the first device first.
-func (p outliner) outline(w Wanted) (*model.Exec, []shapes.Shape, error) {
-	s, program, operands := p.sharding, w.Program, p.inputsOf(w)
+// outline returns the executor of a graph, and the shapes of its inputs on each device,
+// starting with the first device.
+func outline(p *Passes, w GraphSpec) (*model.Exec, []shapes.Shape, error) {
+	s, program, operands := p.sharding, w.Program, inputShapes(p, w)
 	if s == nil {
 		exec, err := p.compile(program)
 		return exec, operands, err

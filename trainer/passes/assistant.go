@@ -27,7 +27,7 @@ type Assistant struct {
 
 // NewAssistant opens the device with the settings of the trainer.
 func NewAssistant(cfg Config) (*Assistant, error) {
-	cfg.Elsewhere, cfg.Memory = nil, Memory{}
+	cfg.Remote, cfg.Memory = nil, Memory{}
 	a := &Assistant{state: optimizer.NewState(cfg.Network), reference: optimizer.NewReference(cfg.Network)}
 	var err error
 	if a.passes, err = Open(cfg, a.state, a.reference); err != nil {

@@ -129,7 +129,7 @@ const aloneKey = "TEMPER_TEST_ALONE"
 var startFlags = os.Getenv("XLA_FLAGS")
 
 // alone is true in a process that has not opened the plugin with programs ordered by memory,
-// as tests of short rows do: XLA reads its flags once. Elsewhere it runs the test in such a
+// as tests of short rows do: XLA reads its flags once. Remote it runs the test in such a
 // process, with its outcome, and is false.
 func alone(t *testing.T) bool {
 	t.Helper()

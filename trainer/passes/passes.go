@@ -38,8 +38,8 @@ type Config struct {
 	Temperature float64
 	Lanes       int
 	Memory      Memory
-	// Elsewhere makes passes in other processes; nil makes all of them here.
-	Elsewhere Elsewhere
+	// Remote makes passes in other processes; nil makes all of them here.
+	Remote RemotePasses
 }
 
 // entropies reports whether the scoring program yields them.

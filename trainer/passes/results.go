@@ -13,7 +13,7 @@ import (
 
 // CheckResults refuses what is not of the form that a pass over a shape yields. Sums would
 // take a single number for a whole gradient.
-func (s Standing) CheckResults(p Program, shape packing.Shape, out []*tensors.Tensor) error {
+func (s RemoteSetup) CheckResults(p Program, shape packing.Shape, out []*tensors.Tensor) error {
 	want, err := s.resultsOf(p, shape)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s Standing) CheckResults(p Program, shape packing.Shape, out []*tensors.Te
 }
 
 // resultsOf are the shapes of what a pass yields; see builder.results.
-func (s Standing) resultsOf(p Program, shape packing.Shape) ([]shapes.Shape, error) {
+func (s RemoteSetup) resultsOf(p Program, shape packing.Shape) ([]shapes.Shape, error) {
 	switch p.Kind {
 	case Score:
 		perToken := shapes.Make(dtypes.Float32, shape.Rows, shape.Length)

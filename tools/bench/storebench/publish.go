@@ -118,8 +118,8 @@ type publisher struct {
 	model   qwen3.Config
 	trainer *trainer.Trainer
 	weights []qwen3.Tensor
-	ours    *sharedmem.Host // the trainer's
-	others  *sharedmem.Host // of another process
+	ours    *sharedmem.Segments // the trainer's
+	others  *sharedmem.Segments // of another process
 	engines map[string]*reading
 	version int64
 	shards  int
@@ -164,8 +164,8 @@ func (b *publisher) engineOf(way string) (*reading, error) {
 	if e := b.engines[way]; e != nil {
 		return e, nil
 	}
-	host := map[string]*sharedmem.Host{WayHost: b.others, WayProcess: b.ours}[way]
-	e := &reading{reader: &sharedmem.Reader{Store: b.counted, Host: host, Keep: b.Changed < 1, Log: b.Log}}
+	host := map[string]*sharedmem.Segments{WayHost: b.others, WayProcess: b.ours}[way]
+	e := &reading{reader: &sharedmem.Reader{Store: b.counted, Segments: host, Keep: b.Changed < 1, Log: b.Log}}
 	var err error
 	e.engine, err = engine.New(engine.Config{
 		Model: b.model, Slots: 1, Shards: 1, MaxContext: 64,
@@ -217,7 +217,7 @@ func (b *publisher) move(ctx context.Context, way string, e *reading) (p Publica
 	case WayFile:
 		form.ShardFrom = 0
 	case WayHost, WayProcess:
-		form.Room = b.ours.Room("bench")
+		form.Memory = b.ours.ForRun("bench")
 	}
 	stored, moved := b.counted.put.Load(), e.reader.Moved()
 	var ref blob.Ref

@@ -22,8 +22,8 @@ const parallel = 4
 // Reader opens the weights of policies for engines: in the memory of the host where they
 // are there, from the store otherwise. Its methods may be called concurrently.
 type Reader struct {
-	Store blob.Store
-	Host  *Host // nil for the store alone
+	Store    blob.Store
+	Segments *Segments // nil for the store alone
 	// Keep holds the shards of the last policy that was read from the store, so that the
 	// next one takes from them what did not change. It costs no memory where an engine
 	// reads the weights in place.
@@ -206,7 +206,7 @@ func newWeights(done func() error, parts ...[]tensor.Stored) *Weights {
 
 // shared opens the segment of a policy; nil where there is none.
 func (r *Reader) shared(ctx context.Context, ref blob.Ref, shards []checkpoint.Shard) (*Weights, error) {
-	m, made, done, err := r.Host.find(ref)
+	m, made, done, err := r.Segments.find(ref)
 	if m == nil || err != nil {
 		return nil, err
 	}

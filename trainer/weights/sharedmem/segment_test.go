@@ -39,7 +39,7 @@ func weights(t *testing.T, seed uint64) []qwen3.Tensor {
 }
 
 // host opens a folder that this test alone has.
-func host(t *testing.T, folder string, log *bytes.Buffer) *sharedmem.Host {
+func host(t *testing.T, folder string, log *bytes.Buffer) *sharedmem.Segments {
 	t.Helper()
 	c := sharedmem.Config{Folder: folder}
 	if log != nil {
@@ -52,9 +52,9 @@ func host(t *testing.T, folder string, log *bytes.Buffer) *sharedmem.Host {
 	return h
 }
 
-func publish(t testing.TB, store blob.Store, h *sharedmem.Host, run, prefix string, w []qwen3.Tensor) blob.Ref {
+func publish(t testing.TB, store blob.Store, h *sharedmem.Segments, run, prefix string, w []qwen3.Tensor) blob.Ref {
 	t.Helper()
-	ref, err := checkpoint.PublishFrom(t.Context(), store, prefix, checkpoint.Policy{Model: model, Form: checkpoint.Form{ShardFrom: 1, Room: h.Room(run)}}, checkpoint.SourceOf(w))
+	ref, err := checkpoint.PublishFrom(t.Context(), store, prefix, checkpoint.Policy{Model: model, Form: checkpoint.Form{ShardFrom: 1, Memory: h.ForRun(run)}}, checkpoint.SourceOf(w))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +101,10 @@ func TestEachWayHasTheSameWeights(t *testing.T) {
 	defer ours.Close()
 	w := weights(t, 1)
 	ref := publish(t, store, ours, "r", "runs/r/policies/v1", w)
-	if m := check(t, &sharedmem.Reader{Store: store, Host: ours}, ref, w); m.Process == 0 || m.Host+m.Store+m.Kept != 0 {
+	if m := check(t, &sharedmem.Reader{Store: store, Segments: ours}, ref, w); m.Process == 0 || m.Host+m.Store+m.Kept != 0 {
 		t.Errorf("in the trainer's process the weights came as %+v", m)
 	}
-	if m := check(t, &sharedmem.Reader{Store: store, Host: others}, ref, w); m.Host == 0 || m.Process+m.Store+m.Kept != 0 {
+	if m := check(t, &sharedmem.Reader{Store: store, Segments: others}, ref, w); m.Host == 0 || m.Process+m.Store+m.Kept != 0 {
 		t.Errorf("in another process the weights came as %+v", m)
 	}
 	if m := check(t, &sharedmem.Reader{Store: store}, ref, w); m.Store == 0 || m.Process+m.Host+m.Kept != 0 {
@@ -116,7 +116,7 @@ func TestEachWayHasTheSameWeights(t *testing.T) {
 	}
 	// The next policy of the run takes the place of this one, and an engine that has it
 	// mapped goes on.
-	reader := &sharedmem.Reader{Store: store, Host: ours}
+	reader := &sharedmem.Reader{Store: store, Segments: ours}
 	mapped, err := reader.Open(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestWrongSegmentsAreLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		r := &sharedmem.Reader{Store: store, Host: reading(folder), Log: slog.New(slog.NewTextHandler(&log, nil))}
+		r := &sharedmem.Reader{Store: store, Segments: reading(folder), Log: slog.New(slog.NewTextHandler(&log, nil))}
 		if m := check(t, r, ref, w); m.Store == 0 || m.Host != 0 {
 			t.Errorf("%s: the weights came as %+v", what, m)
 		}
@@ -278,8 +278,8 @@ func TestWrongSegmentsAreLeftOut(t *testing.T) {
 
 // reading is a host that was opened before the segments that a test writes, whose locks
 // nobody holds.
-func reading(folder string) *sharedmem.Host {
-	return &sharedmem.Host{Config: sharedmem.Config{Folder: folder, Log: slog.New(slog.DiscardHandler)}}
+func reading(folder string) *sharedmem.Segments {
+	return &sharedmem.Segments{Config: sharedmem.Config{Folder: folder, Log: slog.New(slog.DiscardHandler)}}
 }
 
 func TestNoRoomIsToldOnce(t *testing.T) {
@@ -290,7 +290,7 @@ func TestNoRoomIsToldOnce(t *testing.T) {
 	w := weights(t, 1)
 	for i := range 3 {
 		ref := publish(t, store, h, "r", fmt.Sprintf("policies/%d", i), w)
-		if m := check(t, &sharedmem.Reader{Store: store, Host: h}, ref, w); m.Store == 0 {
+		if m := check(t, &sharedmem.Reader{Store: store, Segments: h}, ref, w); m.Store == 0 {
 			t.Errorf("without room the weights came as %+v", m)
 		}
 	}
@@ -337,7 +337,7 @@ func TestSegmentsOfTheDead(t *testing.T) {
 	}
 	folder := filepath.Join(dir, "shared")
 	living := host(t, folder, nil) // it deletes nothing of a process that lives
-	r := &sharedmem.Reader{Store: store, Host: living}
+	r := &sharedmem.Reader{Store: store, Segments: living}
 	if m := check(t, r, ref, weights(t, 7)); m.Host == 0 {
 		t.Errorf("from a process that lives the weights came as %+v", m)
 	}
@@ -387,11 +387,11 @@ func train(dir string) error {
 		return err
 	}
 	ref, err := checkpoint.PublishFrom(context.Background(), store, "runs/r/policies/v1",
-		checkpoint.Policy{Model: model, Form: checkpoint.Form{ShardFrom: 1, Room: h.Room("r")}}, checkpoint.SourceOf(w))
+		checkpoint.Policy{Model: model, Form: checkpoint.Form{ShardFrom: 1, Memory: h.ForRun("r")}}, checkpoint.SourceOf(w))
 	if err != nil {
 		return err
 	}
-	_, keep, drop, err := h.Room("half").Take([]int64{1 << 20})
+	_, keep, drop, err := h.ForRun("half").Take([]int64{1 << 20})
 	if err != nil {
 		return err
 	}

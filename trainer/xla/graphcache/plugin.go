@@ -43,27 +43,27 @@ type compiler interface {
 	serialize(handle unsafe.Pointer) ([]byte, error)
 }
 
-// keeper decides for each program whether it is compiled or loaded.
-type keeper struct {
+// compileCache decides for each program whether it is compiled or loaded.
+type compileCache struct {
 	library func() (string, error) // identifies the plugin's bytes
 	open    func() (*Store, error)
 	log     *slog.Logger
 
-	mu     sync.Mutex
-	flying map[Key]chan struct{}
-	silent bool // a line has said that nothing is kept
+	mu       sync.Mutex
+	inFlight map[Key]chan struct{}
+	silent   bool // a line has said that nothing is kept
 }
 
-func newKeeper(library string) *keeper {
-	return &keeper{
+func newCompileCache(library string) *compileCache {
+	return &compileCache{
 		library: sync.OnceValues(func() (string, error) { return hashFile(library) }),
-		open:    openDefault, log: slog.Default(), flying: map[Key]chan struct{}{},
+		open:    openDefault, log: slog.Default(), inFlight: map[Key]chan struct{}{},
 	}
 }
 
 // take answers the compilation of a program. Equal programs are compiled one after another,
 // so that the second one finds what the first has stored.
-func (k *keeper) take(s source, c compiler) (handle, failure unsafe.Pointer) {
+func (k *compileCache) take(s source, c compiler) (handle, failure unsafe.Pointer) {
 	key, store := k.keyOf(s), k.store()
 	if store == nil {
 		return k.compile(key, nil, c)
@@ -87,7 +87,7 @@ func (k *keeper) take(s source, c compiler) (handle, failure unsafe.Pointer) {
 }
 
 // compile compiles a program and stores it.
-func (k *keeper) compile(key Key, store *Store, c compiler) (handle, failure unsafe.Pointer) {
+func (k *compileCache) compile(key Key, store *Store, c compiler) (handle, failure unsafe.Pointer) {
 	begin := time.Now()
 	if handle, failure = c.compile(); failure != nil {
 		return nil, failure
@@ -102,7 +102,7 @@ func (k *keeper) compile(key Key, store *Store, c compiler) (handle, failure uns
 		err = store.Put(key, program)
 	}
 	if err != nil {
-		k.sayNotKept(err)
+		k.warnNotKept(err)
 	}
 	return handle, nil
 }
@@ -110,21 +110,21 @@ func (k *keeper) compile(key Key, store *Store, c compiler) (handle, failure uns
 // store opens the folder at each program, so that one that was removed is there again; nil
 // where nothing is kept. A plugin whose bytes cannot be read might take the programs of
 // another one for its own.
-func (k *keeper) store() *Store {
+func (k *compileCache) store() *Store {
 	_, err := k.library()
 	var s *Store
 	if err == nil {
 		s, err = k.open()
 	}
 	if err != nil {
-		k.sayNotKept(err)
+		k.warnNotKept(err)
 		return nil
 	}
 	return s
 }
 
-// sayNotKept says so once.
-func (k *keeper) sayNotKept(err error) {
+// warnNotKept says so once.
+func (k *compileCache) warnNotKept(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.silent {
@@ -134,17 +134,17 @@ func (k *keeper) sayNotKept(err error) {
 }
 
 // wait waits until no equal program is under way, and says that this one is.
-func (k *keeper) wait(key Key) (done func()) {
+func (k *compileCache) wait(key Key) (done func()) {
 	for {
 		k.mu.Lock()
-		other := k.flying[key]
+		other := k.inFlight[key]
 		if other == nil {
 			mine := make(chan struct{})
-			k.flying[key] = mine
+			k.inFlight[key] = mine
 			k.mu.Unlock()
 			return func() {
 				k.mu.Lock()
-				delete(k.flying, key)
+				delete(k.inFlight, key)
 				k.mu.Unlock()
 				close(mine)
 			}
@@ -155,7 +155,7 @@ func (k *keeper) wait(key Key) (done func()) {
 }
 
 // keyOf is the key of a program.
-func (k *keeper) keyOf(s source) Key {
+func (k *compileCache) keyOf(s source) Key {
 	library, _ := k.library() // store reports the error
 	parts := [][]byte{[]byte(magic), []byte(s.format), withoutName(s.code), s.options}
 	for _, x := range surroundings(library, s.device) {

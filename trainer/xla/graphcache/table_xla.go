@@ -86,7 +86,7 @@ type functions struct {
 // attached is a plugin whose programs come here.
 type attached struct {
 	functions
-	keeper *keeper
+	cache  *compileCache
 	mu     sync.Mutex
 	device map[unsafe.Pointer]string // by client
 }
@@ -116,7 +116,7 @@ func (p Plugin) Attach() (Attached, unsafe.Pointer, error) {
 	if table == nil {
 		return Attached{}, nil, errors.New("no memory for a table of functions")
 	}
-	a := &attached{functions: f, keeper: newKeeper(p.Library), device: map[unsafe.Pointer]string{}}
+	a := &attached{functions: f, cache: newCompileCache(p.Library), device: map[unsafe.Pointer]string{}}
 	slots.of[slots.n] = a
 	slots.n++
 	return Attached{a}, table, nil
@@ -132,7 +132,7 @@ func (a Attached) Client(client unsafe.Pointer, device string) {
 
 // Bits is Bits of the package, for a device of this plugin.
 func (a Attached) Bits(device string) (string, error) {
-	hash, err := a.in.keeper.library()
+	hash, err := a.in.cache.library()
 	if err != nil {
 		return "", err
 	}
@@ -186,7 +186,7 @@ func takeProgram(slot int, arguments unsafe.Pointer) unsafe.Pointer {
 	if args.options_size > 0 {
 		s.options = unsafe.Slice((*byte)(args.options), args.options_size)
 	}
-	handle, failure := a.keeper.take(s, &call{in: a, args: args})
+	handle, failure := a.cache.take(s, &call{in: a, args: args})
 	if failure == nil {
 		args.executable = handle
 	}

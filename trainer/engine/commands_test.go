@@ -9,32 +9,32 @@ import (
 func TestCalm(t *testing.T) {
 	arrivals := func(n int, gap time.Duration) (took time.Duration, jobs int) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newInbox()
+			b := newCommandQueue()
 			go func() {
 				for range n {
 					b.deliver(&job{})
 					time.Sleep(gap)
 				}
 			}()
-			<-b.bell
+			<-b.wakeup
 			begin := time.Now()
-			b.calm()
-			took, jobs = time.Since(begin), len(b.empty().jobs)
+			b.waitForBurst()
+			took, jobs = time.Since(begin), len(b.drain().jobs)
 			synctest.Wait()
 			time.Sleep(time.Duration(n) * gap) // the sender ends
 		})
 		return took, jobs
 	}
-	if took, jobs := arrivals(1, 0); took != calmFor || jobs != 1 {
+	if took, jobs := arrivals(1, 0); took != burstGap || jobs != 1 {
 		t.Errorf("one request: %d after %v", jobs, took)
 	}
-	if took, jobs := arrivals(16, 50*time.Microsecond); took != 15*50*time.Microsecond+calmFor || jobs != 16 {
+	if took, jobs := arrivals(16, 50*time.Microsecond); took != 15*50*time.Microsecond+burstGap || jobs != 16 {
 		t.Errorf("16 requests, 50 us apart: %d after %v", jobs, took)
 	}
-	if took, jobs := arrivals(2, time.Millisecond); took != calmFor || jobs != 1 {
+	if took, jobs := arrivals(2, time.Millisecond); took != burstGap || jobs != 1 {
 		t.Errorf("a second request a millisecond later: %d after %v", jobs, took)
 	}
-	if took, _ := arrivals(1000, 100*time.Microsecond); took != calmMost {
+	if took, _ := arrivals(1000, 100*time.Microsecond); took != maxBurst {
 		t.Errorf("requests without end: went on after %v", took)
 	}
 }

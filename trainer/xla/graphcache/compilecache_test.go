@@ -42,8 +42,8 @@ func (p *fakePlugin) serialize(unsafe.Pointer) ([]byte, error) {
 	return []byte("machine code"), nil
 }
 
-func keeperIn(dir string, log *strings.Builder) *keeper {
-	k := newKeeper("/dev/null")
+func keeperIn(dir string, log *strings.Builder) *compileCache {
+	k := newCompileCache("/dev/null")
 	k.open = func() (*Store, error) { return OpenStore(dir, 1<<20) }
 	k.log = slog.New(slog.NewTextHandler(log, nil))
 	return k
@@ -83,7 +83,7 @@ func TestPluginsThatCannotKeep(t *testing.T) {
 
 // TestKeysTellPrograms apart by all that decides what the compiler makes.
 func TestKeysTellPrograms(t *testing.T) {
-	k := newKeeper("/dev/null")
+	k := newCompileCache("/dev/null")
 	base := source{format: "mlir", code: []byte("module @a { x }"), options: []byte("o"), device: "cpu"}
 	same := base
 	same.code = []byte("module @b#2 { x }")
@@ -110,7 +110,7 @@ func TestKeysTellPrograms(t *testing.T) {
 	if k.keyOf(base) == key {
 		t.Error("XLA's flags do not decide")
 	}
-	if newKeeper("/proc/version").keyOf(base) == k.keyOf(base) {
+	if newCompileCache("/proc/version").keyOf(base) == k.keyOf(base) {
 		t.Error("the plugin does not decide")
 	}
 }
@@ -178,7 +178,7 @@ func TestDriversDecide(t *testing.T) {
 
 // TestFileOfFlags: XLA_FLAGS may name a file, and then its content decides.
 func TestFileOfFlags(t *testing.T) {
-	k, program := newKeeper("/proc/version"), source{format: "mlir", code: []byte("module @a { x }"), device: "cpu"}
+	k, program := newCompileCache("/proc/version"), source{format: "mlir", code: []byte("module @a { x }"), device: "cpu"}
 	file := filepath.Join(t.TempDir(), "flags")
 	seen := map[Key]bool{}
 	t.Setenv("XLA_FLAGS", file)

@@ -18,7 +18,7 @@ import (
 // Memory is the file system of memory that all processes of a host share.
 const Memory = "/dev/shm"
 
-// Config of a Host.
+// Config of Segments.
 type Config struct {
 	// Folder is where the processes of this host find each other's segments; it is made
 	// for this user alone. See DefaultFolder.
@@ -32,9 +32,9 @@ type Config struct {
 // DefaultFolder is the folder of this user in the memory of the host.
 func DefaultFolder() string { return filepath.Join(Memory, fmt.Sprintf("temper-%d", os.Geteuid())) }
 
-// Host gives the segments of this host to a trainer and to engines. Its methods may be
-// called concurrently; a nil Host has none.
-type Host struct {
+// Segments gives the segments of this host to a trainer and to engines. Its methods may be
+// called concurrently; a nil Segments has none.
+type Segments struct {
 	Config
 	mu   sync.Mutex
 	own  []*mapping // made here, the newest last; one for each run, but while another is made
@@ -42,7 +42,7 @@ type Host struct {
 }
 
 // Open finds the folder of segments and deletes those of processes that died.
-func Open(c Config) (*Host, error) {
+func Open(c Config) (*Segments, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -56,12 +56,12 @@ func Open(c Config) (*Host, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
 		return nil, fmt.Errorf("shared weights: %s belongs to user %d with mode %o: want a folder of user %d alone", c.Folder, st.Uid, st.Mode&0o7777, os.Geteuid())
 	}
-	h := &Host{Config: c}
+	h := &Segments{Config: c}
 	return h, h.sweep()
 }
 
 // sweep deletes the segments whose makers are dead: the kernel has given their locks back.
-func (h *Host) sweep() error {
+func (h *Segments) sweep() error {
 	entries, err := os.ReadDir(h.Folder)
 	if err != nil {
 		return fmt.Errorf("shared weights: %w", err)
@@ -91,22 +91,22 @@ func young(f *os.File) bool {
 	return err != nil || info.Size() == 0
 }
 
-// Room is memory for the policies of a run; nil without a host.
-func (h *Host) Room(run string) checkpoint.Room {
+// ForRun returns memory for the policies of a run; nil without a host.
+func (h *Segments) ForRun(run string) checkpoint.ShardMemory {
 	if h == nil {
 		return nil
 	}
-	return room{h, run}
+	return runMemory{h, run}
 }
 
-type room struct {
-	host *Host
+type runMemory struct {
+	host *Segments
 	run  string
 }
 
-// Take implements checkpoint.Room. The segment of the run's last policy goes first: who
+// Take implements checkpoint.ShardMemory. The segment of the run's last policy goes first: who
 // has not taken it by now reads the store.
-func (r room) Take(sizes []int64) (shards [][]byte, keep func(blob.Ref, []string), drop func(), err error) {
+func (r runMemory) Take(sizes []int64) (shards [][]byte, keep func(blob.Ref, []string), drop func(), err error) {
 	h := r.host
 	h.forget(func(m *mapping) bool { return m.header.Run == r.run })
 	head, total := layout(r.run, sizes)
@@ -132,7 +132,7 @@ func (r room) Take(sizes []int64) (shards [][]byte, keep func(blob.Ref, []string
 	return m.shards(), keep, func() { h.discard(m) }, nil
 }
 
-func (h *Host) make(head header, total int64) (*mapping, error) {
+func (h *Segments) make(head header, total int64) (*mapping, error) {
 	if len(head.Shards) == 0 {
 		return nil, errors.New("no shards")
 	}
@@ -148,7 +148,7 @@ func (h *Host) make(head header, total int64) (*mapping, error) {
 }
 
 // sayFull says once why there is no room.
-func (h *Host) sayFull(run string, err error) {
+func (h *Segments) sayFull(run string, err error) {
 	h.mu.Lock()
 	said := h.full
 	h.full = true
@@ -159,7 +159,7 @@ func (h *Host) sayFull(run string, err error) {
 }
 
 // discard deletes a segment that nobody uses.
-func (h *Host) discard(m *mapping) {
+func (h *Segments) discard(m *mapping) {
 	if err := errors.Join(m.unlink(), m.close()); err != nil {
 		h.Log.Warn("shared weights were not deleted", "path", m.path, "err", err)
 	}
@@ -167,7 +167,7 @@ func (h *Host) discard(m *mapping) {
 
 // forget takes the names of own segments away, and their memory once no engine here reads
 // them.
-func (h *Host) forget(which func(*mapping) bool) {
+func (h *Segments) forget(which func(*mapping) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.own = slices.DeleteFunc(h.own, func(m *mapping) bool {
@@ -184,7 +184,7 @@ func (h *Host) forget(which func(*mapping) bool) {
 }
 
 // closeUnused ends a mapping that has no name and no user. The lock is held.
-func (h *Host) closeUnused(m *mapping) {
+func (h *Segments) closeUnused(m *mapping) {
 	if !m.gone || m.users > 0 {
 		return
 	}
@@ -194,7 +194,7 @@ func (h *Host) closeUnused(m *mapping) {
 }
 
 // Close deletes the segments of this process. Engines that read them go on.
-func (h *Host) Close() {
+func (h *Segments) Close() {
 	if h != nil {
 		h.forget(func(*mapping) bool { return true })
 	}
@@ -202,7 +202,7 @@ func (h *Host) Close() {
 
 // find returns the segment of a policy, and whether this process made it; nil where there
 // is none. done gives it back. Errors: errOther.
-func (h *Host) find(policy blob.Ref) (m *mapping, made bool, done func() error, err error) {
+func (h *Segments) find(policy blob.Ref) (m *mapping, made bool, done func() error, err error) {
 	if h == nil {
 		return nil, false, nil, nil
 	}

@@ -13,10 +13,10 @@ import (
 // promised are lanes that never get ready.
 type promised int
 
-var _ Elsewhere = promised(0)
+var _ RemotePasses = promised(0)
 
-// Enlist implements Elsewhere.
-func (p promised) Enlist(Standing) (lanes int, gather func(context.Context, func(Lane))) {
+// Acquire implements Remote.
+func (p promised) Acquire(RemoteSetup) (lanes int, gather func(context.Context, func(Lane))) {
 	return int(p), func(ctx context.Context, _ func(Lane)) { <-ctx.Done() }
 }
 
@@ -24,7 +24,7 @@ func (p promised) Enlist(Standing) (lanes int, gather func(context.Context, func
 // made, however many were promised elsewhere.
 func TestCancelWithLanesElsewhere(t *testing.T) {
 	cfg := tinyConfig()
-	cfg.Lanes, cfg.Elsewhere = 1, promised(64)
+	cfg.Lanes, cfg.Remote = 1, promised(64)
 	p := open(t, cfg, adam())
 	micros := packing.Plan{Tokens: 16}.Microbatches(rowsOf(t, cfg.Network, 12, 12, 12, 12, 12, 12, 12, 12))
 	ctx, cancel := context.WithCancel(t.Context())

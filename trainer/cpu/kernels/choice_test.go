@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// TestTurnstileKeepsChoicesApart: many callers of both choices never meet inside, and
+// TestChoiceLockKeepsChoicesApart: many callers of both choices never meet inside, and
 // all of them get in.
-func TestTurnstileKeepsChoicesApart(t *testing.T) {
+func TestChoiceLockKeepsChoicesApart(t *testing.T) {
 	var inside [2]atomic.Int32
 	var changes int
-	inForce := Native
-	gate := &turnstile{inForce: Native, install: func(c Choice) {
+	current := Native
+	gate := &choiceLock{current: Native, install: func(c Choice) {
 		if n, p := inside[0].Load(), inside[1].Load(); n != 0 || p != 0 {
 			t.Errorf("kernels change with %d native and %d portable callers inside", n, p)
 		}
-		inForce = c
+		current = c
 		changes++
 	}}
 	var all sync.WaitGroup
@@ -33,8 +33,8 @@ func TestTurnstileKeepsChoicesApart(t *testing.T) {
 				if n := inside[1-own].Load(); n != 0 {
 					t.Errorf("%s caller meets %d of the other choice", c, n)
 				}
-				if inForce != c {
-					t.Errorf("%s caller with %s kernels in force", c, inForce)
+				if current != c {
+					t.Errorf("%s caller with %s kernels in force", c, current)
 				}
 				inside[own].Add(-1)
 				gate.leave()
@@ -47,10 +47,10 @@ func TestTurnstileKeepsChoicesApart(t *testing.T) {
 	}
 }
 
-// TestTurnstileStarvesNobody: a caller of the other choice gets in between two callers
+// TestChoiceLockStarvesNobody: a caller of the other choice gets in between two callers
 // of the choice in force, of whom one is always inside.
-func TestTurnstileStarvesNobody(t *testing.T) {
-	gate := &turnstile{inForce: Native, install: func(Choice) {}}
+func TestChoiceLockStarvesNobody(t *testing.T) {
+	gate := &choiceLock{current: Native, install: func(Choice) {}}
 	gate.enter(Native)
 	entered := make(chan struct{})
 	go func() {

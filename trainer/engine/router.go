@@ -9,12 +9,12 @@ import (
 	"temper/internal/policy"
 )
 
-// desk gives requests to shards. A session stays with its shard while that has something
+// router gives requests to shards. A session stays with its shard while that has something
 // of it. Other requests go to the shard with most free blocks, or wait here, in their
 // order, until a shard has room: no shard is idle while another one has a queue.
 //
-// Invariant: a request is in the desk's queue or belongs to one shard.
-type desk struct {
+// Invariant: a request is in the router's queue or belongs to one shard.
+type router struct {
 	limit int // of requests under way
 
 	mu      sync.Mutex
@@ -29,7 +29,7 @@ type desk struct {
 	arrived  uint64 // requests so far
 }
 
-// load is what a desk knows of a shard.
+// load is what a router knows of a shard.
 type load struct {
 	jobs    int // requests that belong to it
 	free    int // blocks that nobody holds
@@ -48,23 +48,23 @@ type route struct {
 // that begin alike: feeding it again costs more than an uneven load.
 const longPrefix = 8 * blockTokens
 
-// maxPrefixes bounds how many prompts a desk remembers.
+// maxPrefixes bounds how many prompts a router remembers.
 const maxPrefixes = 4096
 
-func newDesk(limit int) *desk {
-	return &desk{limit: limit, routes: map[string]*route{}, prefixes: map[uint64]int{}, seed: maphash.MakeSeed()}
+func newRouter(limit int) *router {
+	return &router{limit: limit, routes: map[string]*route{}, prefixes: map[uint64]int{}, seed: maphash.MakeSeed()}
 }
 
 // add makes a shard known. It happens before the first request.
-func (d *desk) add(s *shard) {
-	s.desk, s.number = d, len(d.shards)
+func (d *router) add(s *shard) {
+	s.router, s.number = d, len(d.shards)
 	s.sequences.forgotten = func(session string) { d.forget(session, s.number) }
 	d.shards = append(d.shards, s)
 	d.load = append(d.load, load{free: s.sequences.pool.available()})
 }
 
 // submit takes a request in.
-func (d *desk) submit(j *job) error {
+func (d *router) submit(j *job) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.under >= d.limit {
@@ -83,13 +83,13 @@ func (d *desk) submit(j *job) error {
 	}
 	d.waiting = append(d.waiting, j)
 	for _, s := range d.shards { // one of them may know better
-		s.inbox.ring()
+		s.commands.wake()
 	}
 	return nil
 }
 
 // choose is the shard for a request without one, or -1 where it must wait.
-func (d *desk) choose(j *job) int {
+func (d *router) choose(j *job) int {
 	key, long := d.prefix(j)
 	if at, ok := d.prefixes[key]; long && ok && d.load[at].jobs < d.shards[at].sequences.slots {
 		return at
@@ -115,7 +115,7 @@ func (l load) obtainable() int {
 }
 
 // better compares shards: by their free blocks for what stays, else by their requests.
-func (d *desk) better(i, than int, stays bool) bool {
+func (d *router) better(i, than int, stays bool) bool {
 	a, b := d.load[i], d.load[than]
 	byFree, byJobs := (a.free-a.pending)-(b.free-b.pending), b.jobs-a.jobs
 	if !stays {
@@ -125,7 +125,7 @@ func (d *desk) better(i, than int, stays bool) bool {
 }
 
 // prefix is a hash of the full blocks of a request's context, and whether they are many.
-func (d *desk) prefix(j *job) (key uint64, long bool) {
+func (d *router) prefix(j *job) (key uint64, long bool) {
 	n := (len(j.req.Tokens) - 1) / blockTokens * blockTokens
 	if n < longPrefix {
 		return 0, false
@@ -139,13 +139,13 @@ func (d *desk) prefix(j *job) (key uint64, long bool) {
 }
 
 // assign gives a request to a shard.
-func (d *desk) assign(j *job, at int) {
+func (d *router) assign(j *job, at int) {
 	d.settle(j, at)
-	d.shards[at].inbox.deliver(j)
+	d.shards[at].commands.deliver(j)
 }
 
 // settle notes that a request belongs to a shard.
-func (d *desk) settle(j *job, at int) {
+func (d *router) settle(j *job, at int) {
 	d.load[at].jobs++
 	d.load[at].pending += blocksOf(len(j.req.Tokens))
 	if key, long := d.prefix(j); long {
@@ -169,7 +169,7 @@ func (d *desk) settle(j *job, at int) {
 
 // takeNext gives the first request of the queue to a shard that has room for it, and
 // returns nil where there is none.
-func (d *desk) takeNext(s *shard, room func(*job) bool) *job {
+func (d *router) takeNext(s *shard, room func(*job) bool) *job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.waiting) == 0 || !room(d.waiting[0]) {
@@ -187,7 +187,7 @@ func (d *desk) takeNext(s *shard, room func(*job) bool) *job {
 }
 
 // withdraw takes a request out of the queue; false where it is not there.
-func (d *desk) withdraw(j *job) bool {
+func (d *router) withdraw(j *job) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i := slices.Index(d.waiting, j)
@@ -200,7 +200,7 @@ func (d *desk) withdraw(j *job) bool {
 }
 
 // end notes that a request of a shard has been answered.
-func (d *desk) end(j *job, at int) {
+func (d *router) end(j *job, at int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.under--
@@ -215,7 +215,7 @@ func (d *desk) end(j *job, at int) {
 // report notes how many blocks of a shard are free and idle, and how many belong to the
 // requests that it has begun since the last report. It returns how many requests wait for
 // a shard.
-func (d *desk) report(at, free, idle, begun int) (waiting int) {
+func (d *router) report(at, free, idle, begun int) (waiting int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := &d.load[at]
@@ -224,7 +224,7 @@ func (d *desk) report(at, free, idle, begun int) (waiting int) {
 }
 
 // release forgets a session, and returns its shard, or nil where it has none.
-func (d *desk) release(session string) *shard {
+func (d *router) release(session string) *shard {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := d.routes[session]
@@ -238,7 +238,7 @@ func (d *desk) release(session string) *shard {
 }
 
 // forget lets a session that a shard has nothing of begin anywhere.
-func (d *desk) forget(session string, at int) {
+func (d *router) forget(session string, at int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r := d.routes[session]; r != nil && r.shard == at && r.jobs == 0 {
@@ -247,7 +247,7 @@ func (d *desk) forget(session string, at int) {
 }
 
 // counts are the requests under way and those that have no shard yet.
-func (d *desk) counts() (under, waiting int) {
+func (d *router) counts() (under, waiting int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.under, len(d.waiting)

@@ -20,25 +20,24 @@ import (
 	"temper/trainer/weights/tensor"
 )
 
-// ErrRefused means that a hub does not take this member. The text says why.
-var ErrRefused = errors.New("the trainer refuses this member")
+// ErrRefused means that a hub refused this host. The text has the reason.
+var ErrRefused = errors.New("the trainer refuses this host")
 
-// Member makes passes for the trainer of a hub. It keeps nothing that is not at the hub
-// as well.
-type Member struct {
+// Host makes passes for the trainer of a hub. All of its state is also at the hub.
+type Host struct {
 	Identity
 	Token    string
 	Patience time.Duration
 	Log      *slog.Logger
-	// OnJoin is told the rank; nil is fine.
+	// OnJoin, when not nil, receives the rank.
 	OnJoin func(rank int)
 
 	epochs map[string]int64 // the highest of each run
 }
 
-// Serve works for the hub at the other end of a connection until that or ctx ends.
+// Serve works for the hub at the other end of a connection until either ends, or ctx.
 // Errors: ErrRefused.
-func (m *Member) Serve(ctx context.Context, raw net.Conn) error {
+func (m *Host) Serve(ctx context.Context, raw net.Conn) error {
 	if m.Patience == 0 {
 		m.Patience = DefaultPatience
 	}
@@ -46,9 +45,9 @@ func (m *Member) Serve(ctx context.Context, raw net.Conn) error {
 		m.epochs = map[string]int64{}
 	}
 	c := &conn{Conn: raw, patience: m.Patience}
-	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // what it waits for ends
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // ends a pending read
 	defer stop()
-	defer raw.Close() //nolint:errcheck // nothing is written any more
+	defer raw.Close() //nolint:errcheck // nothing is written after this
 	rank, err := m.join(c)
 	if err != nil {
 		return err
@@ -56,7 +55,7 @@ func (m *Member) Serve(ctx context.Context, raw net.Conn) error {
 	if m.OnJoin != nil {
 		m.OnJoin(rank)
 	}
-	w := &work{member: m, conn: c}
+	w := &work{host: m, conn: c}
 	defer w.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,8 +71,8 @@ func (m *Member) Serve(ctx context.Context, raw net.Conn) error {
 	}
 }
 
-// join introduces the member.
-func (m *Member) join(c *conn) (rank int, err error) {
+// join sends the hello and returns the rank of the host.
+func (m *Host) join(c *conn) (rank int, err error) {
 	if err := c.send(message{Kind: kindHello, Hello: &hello{Protocol: protocol, Token: m.Token, Identity: m.Identity}}, nil); err != nil {
 		return 0, err
 	}
@@ -89,9 +88,9 @@ func (m *Member) join(c *conn) (rank int, err error) {
 	return msg.Rank, nil
 }
 
-// work is what a member has of a trainer, while it is connected.
+// work is the state of a connected host.
 type work struct {
-	member    *Member
+	host      *Host
 	conn      *conn
 	network   qwen3.Config
 	assistant *passes.Assistant // nil before the first setup
@@ -99,9 +98,9 @@ type work struct {
 	passes    sync.WaitGroup
 }
 
-// close waits for passes: what they yield goes nowhere.
+// close waits for the passes and drops their results.
 func (w *work) close() {
-	_ = w.conn.Close() // those that send end
+	_ = w.conn.Close() // ends pending sends
 	w.running.Wait()
 	w.release()
 }
@@ -114,7 +113,7 @@ func (w *work) release() {
 	}
 }
 
-// do carries out what the hub asks. Passes run beside each other.
+// do carries out a request of the hub. Passes run concurrently.
 func (w *work) do(m message, body []*tensors.Tensor) error {
 	switch m.Kind {
 	case kindBeat:
@@ -135,7 +134,7 @@ func (w *work) do(m message, body []*tensors.Tensor) error {
 			defer device.Release(out...)
 			device.Free(body...)
 			if w.answer(m, out, err) != nil {
-				_ = w.conn.Close() // the reader ends with it
+				_ = w.conn.Close() // ends the reader
 			}
 		})
 		return nil
@@ -144,23 +143,23 @@ func (w *work) do(m message, body []*tensors.Tensor) error {
 	}
 }
 
-// setUp opens the device for a run's trainer.
+// setUp opens the device for the trainer of a run.
 func (w *work) setUp(s *setup) error {
 	if s == nil {
 		return errFrame
 	}
-	if known := w.member.epochs[s.Run]; s.Epoch < known {
-		return fmt.Errorf("epoch %d of run %s is over: a trainer of epoch %d has it", s.Epoch, s.Run, known)
+	if known := w.host.epochs[s.Run]; s.Epoch < known {
+		return fmt.Errorf("epoch %d of run %s is over: a trainer of epoch %d holds the run", s.Epoch, s.Run, known)
 	}
 	if diff := kernels.Describe(s.Kernels.Choice).Differences(s.Kernels); len(diff) > 0 {
 		return fmt.Errorf("this host would compute other bits: %s", strings.Join(diff, "; "))
 	}
 	w.release()
-	a, err := passes.NewAssistant(s.config(w.member.Backend))
+	a, err := passes.NewAssistant(s.config(w.host.Backend))
 	if err != nil {
 		return err
 	}
-	bits, err := device.Bits(w.member.Backend)
+	bits, err := device.Bits(w.host.Backend)
 	if err == nil {
 		err = sameDevice(bits, s.Device)
 	}
@@ -168,13 +167,13 @@ func (w *work) setUp(s *setup) error {
 		a.Close()
 		return err
 	}
-	w.assistant, w.network, w.member.epochs[s.Run] = a, s.Network, s.Epoch
+	w.assistant, w.network, w.host.epochs[s.Run] = a, s.Network, s.Epoch
 	w.conn.limit.Store(maxBytes(s.Network))
-	w.member.Log.Info("member works for a run", "run_id", s.Run, "epoch", s.Epoch)
+	w.host.Log.Info("host works for a run", "run_id", s.Run, "epoch", s.Epoch)
 	return nil
 }
 
-// sameDevice refuses a device whose line of device.Bits is not that of the hub.
+// sameDevice returns an error that names the differences between two lines of device.Bits.
 func sameDevice(own, hub string) error {
 	if own == hub {
 		return nil
@@ -192,7 +191,7 @@ func sameDevice(own, hub string) error {
 	return fmt.Errorf("this host would compute other bits: %s", strings.Join(diff, "; "))
 }
 
-// follow takes the weights, in the order of the network's tensors.
+// follow receives the weights, in the order of the network's tensors.
 func (w *work) follow(trained []string, body []*tensors.Tensor) error {
 	specs := w.network.Tensors()
 	if w.assistant == nil || len(body) != len(specs) {
@@ -212,7 +211,7 @@ func (w *work) follow(trained []string, body []*tensors.Tensor) error {
 	return w.assistant.Follow(named, trained)
 }
 
-// answer tells the hub how a question ended.
+// answer sends the hub the outcome of a request.
 func (w *work) answer(m message, out []device.Value, err error) error {
 	reply := message{Kind: kindReady, Seq: m.Seq}
 	body := make([]blob, len(out))

@@ -12,37 +12,37 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// explain returns the error of an update that was refused, with a report of what is
+// divergedError returns the error of an update that was refused, with a report of what is
 // not finite.
-func (s *step) explain(ctx context.Context, micros []packing.Microbatch, m meter) *DivergedError {
+func (s *step) divergedError(ctx context.Context, micros []packing.Microbatch, m meter) *DivergedError {
 	report := Divergence{
 		Step: s.position.Step, Objective: s.objective.String(), LR: Number(s.lr), Counters: s.state.Counters(),
 		Loss: Number(m.metrics(0).Loss * float64(m.lossTokens)), GradNorm: Number(m.norm), Metric: m.notFinite(),
 	}
-	e := examiner{
+	e := diagnosis{
 		state: s.state, trained: s.state.Tuning().Trained, report: &report,
 		gradient: func(mb packing.Microbatch) ([]device.Value, error) { return s.gradient(mb, &m) },
 	}
-	if err := e.examine(ctx, micros); err != nil {
+	if err := e.run(ctx, micros); err != nil {
 		report.Incomplete = err.Error()
 	}
-	report.conclude()
+	report.setCause()
 	return &DivergedError{Report: report}
 }
 
-// examiner makes the passes of a refused update again, one by one, to find out what
+// diagnosis makes the passes of a refused update again, one by one, to find out what
 // is not finite. The state is the one from before the update, so the passes yield
 // what they yielded then. Nothing is changed. A failure on the way shortens the
 // report.
-type examiner struct {
+type diagnosis struct {
 	state    *optimizer.State
 	trained  []qwen3.TensorSpec
 	gradient func(packing.Microbatch) ([]device.Value, error)
 	report   *Divergence
 }
 
-func (e examiner) examine(ctx context.Context, micros []packing.Microbatch) error {
-	if err := e.examineWeights(); err != nil {
+func (e diagnosis) run(ctx context.Context, micros []packing.Microbatch) error {
+	if err := e.measureWeights(); err != nil {
 		return err
 	}
 	r, worst := e.report, -1
@@ -50,7 +50,7 @@ func (e examiner) examine(ctx context.Context, micros []packing.Microbatch) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p, reports, err := e.examinePass(mb)
+		p, reports, err := e.measurePass(mb)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (e examiner) examine(ctx context.Context, micros []packing.Microbatch) erro
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p, _, err := e.examinePass(micros[worst].Alone(row))
+		p, _, err := e.measurePass(micros[worst].Alone(row))
 		if err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func (e examiner) examine(ctx context.Context, micros []packing.Microbatch) erro
 	return nil
 }
 
-// examineWeights measures the weights.
-func (e examiner) examineWeights() error {
+// measureWeights measures the weights.
+func (e diagnosis) measureWeights() error {
 	weights, err := e.state.Weights()
 	if err != nil {
 		return err
@@ -98,8 +98,8 @@ func worse(a, b DivergedPass) bool {
 	return a.GradNorm > b.GradNorm
 }
 
-// examinePass makes one pass and measures its gradient by tensor.
-func (e examiner) examinePass(mb packing.Microbatch) (DivergedPass, []TensorReport, error) {
+// measurePass makes one pass and measures its gradient by tensor.
+func (e diagnosis) measurePass(mb packing.Microbatch) (DivergedPass, []TensorReport, error) {
 	out, err := e.gradient(mb)
 	if err != nil {
 		return DivergedPass{}, nil, err
@@ -142,8 +142,8 @@ func (r *Divergence) setGradients(reports []TensorReport) {
 	}
 }
 
-// conclude fills in the tensor and the cause.
-func (r *Divergence) conclude() {
+// setCause fills in the tensor and the cause.
+func (r *Divergence) setCause() {
 	largest := TensorReport{}
 	for _, x := range r.Tensors {
 		if x.WeightNotFinite > 0 {
@@ -156,26 +156,26 @@ func (r *Divergence) conclude() {
 	}
 	for _, x := range slices.Backward(r.Tensors) {
 		if x.GradientNotFinite > 0 {
-			r.Tensor, r.Cause = x.Name, "the gradient is first not finite in "+x.Name+r.culprit()
+			r.Tensor, r.Cause = x.Name, "the gradient is first not finite in "+x.Name+r.firstDiverging()
 			return
 		}
 	}
 	switch {
 	case !finite(float64(r.Loss)) && float64(largest.GradientNorm) > 0:
-		r.Cause = "the loss overflows before the gradient does" + r.culprit()
+		r.Cause = "the loss overflows before the gradient does" + r.firstDiverging()
 	case r.Incomplete != "":
 		r.Cause = "the cause is unknown (" + r.Incomplete + ")"
 	case slices.ContainsFunc(r.Passes, func(p DivergedPass) bool { return p.Metric != "" }):
-		r.Cause = "the metric " + r.Metric + " is not finite" + r.culprit()
+		r.Cause = "the metric " + r.Metric + " is not finite" + r.firstDiverging()
 	case largest.Name == "" || float64(largest.GradientNorm) < math.Sqrt(math.MaxFloat32):
 		r.Cause = "all finite when computed again"
 	default:
-		r.Cause = fmt.Sprintf("whose square overflows, largest in %s (%.3g)%s", largest.Name, float64(largest.GradientNorm), r.culprit())
+		r.Cause = fmt.Sprintf("whose square overflows, largest in %s (%.3g)%s", largest.Name, float64(largest.GradientNorm), r.firstDiverging())
 	}
 }
 
-// culprit names the first sample that diverges in a pass of its own; "" for none.
-func (r *Divergence) culprit() string {
+// firstDiverging names the first sample that diverges in a pass of its own; "" for none.
+func (r *Divergence) firstDiverging() string {
 	for _, s := range r.Samples {
 		if s.Metric != "" || !(float64(*s.GradNorm) < math.Sqrt(math.MaxFloat32)) {
 			return fmt.Sprintf(" from sample %d (%s/%d)", s.Index, s.ProblemID, s.Rollout)

@@ -6,8 +6,8 @@ import (
 )
 
 // inbox is what others send to a shard. The zero value is not usable.
-type inbox struct {
-	bell chan struct{} // holds one
+type commandQueue struct {
+	wakeup chan struct{} // holds one
 
 	mu       sync.Mutex
 	jobs     []*job
@@ -16,48 +16,50 @@ type inbox struct {
 	quit     bool
 }
 
-func newInbox() *inbox { return &inbox{bell: make(chan struct{}, 1)} }
+func newCommandQueue() *commandQueue { return &commandQueue{wakeup: make(chan struct{}, 1)} }
 
 // ring wakes the shard.
-func (b *inbox) ring() {
+func (b *commandQueue) wake() {
 	select {
-	case b.bell <- struct{}{}:
+	case b.wakeup <- struct{}{}:
 	default: // it has not answered the last ring
 	}
 }
 
 // put changes the inbox and wakes the shard.
-func (b *inbox) put(change func()) {
+func (b *commandQueue) put(change func()) {
 	b.mu.Lock()
 	change()
 	b.mu.Unlock()
-	b.ring()
+	b.wake()
 }
 
-func (b *inbox) deliver(j *job)         { b.put(func() { b.jobs = append(b.jobs, j) }) }
-func (b *inbox) release(session string) { b.put(func() { b.releases = append(b.releases, session) }) }
-func (b *inbox) close()                 { b.put(func() { b.quit = true }) }
+func (b *commandQueue) deliver(j *job) { b.put(func() { b.jobs = append(b.jobs, j) }) }
+func (b *commandQueue) release(session string) {
+	b.put(func() { b.releases = append(b.releases, session) })
+}
+func (b *commandQueue) close() { b.put(func() { b.quit = true }) }
 
 // change asks for other weights. The caller waits for one swap before the next.
-func (b *inbox) change(s *swap) { b.put(func() { b.swap = s }) }
+func (b *commandQueue) change(s *swap) { b.put(func() { b.swap = s }) }
 
 const (
-	calmFor  = 200 * time.Microsecond // without mail
-	calmMost = 2 * time.Millisecond   // in all
+	burstGap = 200 * time.Microsecond // without mail
+	maxBurst = 2 * time.Millisecond   // in all
 )
 
 // calm returns when nothing has come for a moment. Requests that are made together arrive one
 // after another, and on a device that makes several tokens at a time all but the first would wait
 // for the end of its call.
-func (b *inbox) calm() {
-	end := time.NewTimer(calmMost)
+func (b *commandQueue) waitForBurst() {
+	end := time.NewTimer(maxBurst)
 	defer end.Stop()
-	quiet := time.NewTimer(calmFor)
+	quiet := time.NewTimer(burstGap)
 	defer quiet.Stop()
 	for {
 		select {
-		case <-b.bell:
-			quiet.Reset(calmFor)
+		case <-b.wakeup:
+			quiet.Reset(burstGap)
 		case <-quiet.C:
 			return
 		case <-end.C:
@@ -67,7 +69,7 @@ func (b *inbox) calm() {
 }
 
 // mail is what an inbox held.
-type mail struct {
+type commands struct {
 	jobs     []*job
 	releases []string
 	swap     *swap
@@ -75,10 +77,10 @@ type mail struct {
 }
 
 // empty takes everything out.
-func (b *inbox) empty() mail {
+func (b *commandQueue) drain() commands {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	m := mail{b.jobs, b.releases, b.swap, b.quit}
+	m := commands{b.jobs, b.releases, b.swap, b.quit}
 	b.jobs, b.releases, b.swap = nil, nil, nil
 	return m
 }

@@ -95,11 +95,11 @@ func TestShardsStayFull(t *testing.T) {
 	}
 }
 
-// TestDeskKeepsSessionsAndPrefixesTogether asks a desk whose shards do not run.
+// TestDeskKeepsSessionsAndPrefixesTogether asks a router whose shards do not run.
 func TestDeskKeepsSessionsAndPrefixesTogether(t *testing.T) {
-	d := newDesk(100)
+	d := newRouter(100)
 	for range 3 {
-		d.add(&shard{sequences: newSequences(4, 100, 400), inbox: newInbox(), stats: &counters{}})
+		d.add(&shard{sequences: newSequences(4, 100, 400), commands: newCommandQueue(), stats: &counters{}})
 	}
 	submit := func(session string, context []int32) (*job, int) {
 		j := jobOf(session, context...)
@@ -107,7 +107,7 @@ func TestDeskKeepsSessionsAndPrefixesTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, s := range d.shards {
-			for _, got := range s.inbox.empty().jobs {
+			for _, got := range s.commands.drain().jobs {
 				if got == j {
 					return j, i
 				}
@@ -150,9 +150,9 @@ func TestDeskKeepsSessionsAndPrefixesTogether(t *testing.T) {
 
 // TestASessionThatIsAskedAgainIsKept: its release was for the request before, which had not ended.
 func TestASessionThatIsAskedAgainIsKept(t *testing.T) {
-	d := newDesk(100)
+	d := newRouter(100)
 	for range 2 {
-		d.add(&shard{sequences: newSequences(4, 100, 400), inbox: newInbox(), stats: &counters{}})
+		d.add(&shard{sequences: newSequences(4, 100, 400), commands: newCommandQueue(), stats: &counters{}})
 	}
 	before, again := jobOf("a", 1, 2, 3), jobOf("a", 1, 2, 3)
 	if err := d.submit(before); err != nil {
@@ -202,7 +202,7 @@ func TestOneRingForTwo(t *testing.T) {
 	generate(first)
 	<-first.held
 	generate(ctx)
-	<-e.shards[0].inbox.bell // the ring of the second request
+	<-e.shards[0].commands.wakeup // the ring of the second request
 	close(first.free)
 	wg.Wait()
 }

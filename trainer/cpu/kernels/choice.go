@@ -52,14 +52,14 @@ func PanelDepth() int {
 }
 
 // turns is the order in which this process computes. It is one, as the backend's hooks.
-var turns = &turnstile{inForce: Native, install: install}
+var turns = &choiceLock{current: Native, install: install}
 
-// turnstile lets in callers of one choice at a time.
-type turnstile struct {
+// choiceLock lets in callers of one choice at a time.
+type choiceLock struct {
 	install func(Choice) // called while nothing computes
 
 	mu      sync.Mutex
-	inForce Choice
+	current Choice
 	inside  int
 	// waiting are the callers of each choice that have to wait. A caller waits also for
 	// the choice in force once somebody waits for the other, so nobody starves.
@@ -73,13 +73,13 @@ type queue struct {
 }
 
 // enter returns when the caller is inside.
-func (t *turnstile) enter(c Choice) {
+func (t *choiceLock) enter(c Choice) {
 	t.mu.Lock()
 	switch {
 	case t.inside == 0: // then nobody waits
 		t.change(c)
 		t.inside = 1
-	case c == t.inForce && len(t.waiting) == 0:
+	case c == t.current && len(t.waiting) == 0:
 		t.inside++
 	default:
 		q := t.queue(c)
@@ -92,14 +92,14 @@ func (t *turnstile) enter(c Choice) {
 }
 
 // leave lets in those who wait for the other choice, when the last one leaves.
-func (t *turnstile) leave() {
+func (t *choiceLock) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.inside--; t.inside > 0 {
 		return
 	}
 	next := Native
-	if t.inForce == Native {
+	if t.current == Native {
 		next = Portable
 	}
 	q, ok := t.waiting[next]
@@ -113,7 +113,7 @@ func (t *turnstile) leave() {
 }
 
 // queue returns the callers that wait for a choice.
-func (t *turnstile) queue(c Choice) *queue {
+func (t *choiceLock) queue(c Choice) *queue {
 	if t.waiting == nil {
 		t.waiting = map[Choice]*queue{}
 	}
@@ -124,16 +124,16 @@ func (t *turnstile) queue(c Choice) *queue {
 }
 
 // change puts the kernels of a choice in force.
-func (t *turnstile) change(c Choice) {
-	if c != t.inForce {
+func (t *choiceLock) change(c Choice) {
+	if c != t.current {
 		t.install(c)
-		t.inForce = c
+		t.current = c
 	}
 }
 
 // choice is the one in force.
-func (t *turnstile) choice() Choice {
+func (t *choiceLock) choice() Choice {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.inForce
+	return t.current
 }
