@@ -18,11 +18,11 @@ type Exporter struct {
 	Store blob.Store
 	// Backend of the forward pass; empty is the Go backend.
 	Backend string
-	// Generation describes the policies to other programs; nil leaves that out.
+	// Generation describes the policies to other programs; nil omits the description.
 	Generation *hf.Generation
 }
 
-// Write makes the policy at ref a new model directory in float32.
+// Write writes the policy at ref as a new model directory, in float32.
 func (p Exporter) Write(ctx context.Context, ref blob.Ref, dir string) error {
 	policy, err := LoadWeights(ctx, p.Store, ref)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p Exporter) Write(ctx context.Context, ref blob.Ref, dir string) error {
 	return hf.Create(dir, policy.Model, qwen3.ByName(policy.Weights), hf.Layout{DType: safetensors.F32, Files: files})
 }
 
-// Convert makes a model directory a GGUF file in float32.
+// Convert writes a model directory as a GGUF file, in float32.
 func (Exporter) Convert(_ context.Context, dir, file string) error {
 	m, err := hf.Load(dir)
 	if err != nil {
@@ -54,8 +54,8 @@ func (Exporter) Convert(_ context.Context, dir, file string) error {
 	return err
 }
 
-// Logprobs are those of ids[from:], each after all ids before it, under the softmax of
-// the logits over temperature. It holds the whole policy in memory meanwhile.
+// Logprobs returns the log-probability of each id of ids[from:] after all ids before it,
+// under the softmax of the logits over temperature. It holds the whole policy in memory.
 func (p Exporter) Logprobs(_ context.Context, dir string, ids []int32, from int, temperature float32) ([]float32, error) {
 	if from < 1 || from > len(ids) || !(temperature > 0) {
 		return nil, fmt.Errorf("log-probabilities of %d ids from %d at temperature %v", len(ids), from, temperature)
@@ -80,7 +80,7 @@ func (p Exporter) Logprobs(_ context.Context, dir string, ids []int32, from int,
 	return out, nil
 }
 
-// logprob is that of one id under the softmax of logits / temperature.
+// logprob returns the log-probability of an id under the softmax of logits / temperature.
 func logprob(logits []float32, id int32, temperature float64) float32 {
 	largest := math.Inf(-1)
 	for _, x := range logits {

@@ -11,14 +11,14 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// ErrMismatch means that a checkpoint is whole, but that another run,
-// configuration or architecture made it.
+// ErrMismatch means that a checkpoint is whole, but belongs to another run, configuration or
+// architecture.
 var ErrMismatch = fault.Newf(fault.Conflict, "checkpoint does not fit")
 
-// Fits fails for a checkpoint that another run, configuration or architecture
-// made. want is what the run's own checkpoint of the step would say of itself;
-// one that was adopted says it of the run that it comes from, and one of format
-// 1 says nothing. Errors: ErrMismatch, with all that differs.
+// Fits returns an error for a checkpoint of another run, configuration or architecture. want
+// describes the run's own checkpoint of the step. An adopted checkpoint names its original
+// run, and one of format 1 names none: both skip that comparison. Errors: ErrMismatch, with
+// all differences.
 func (d Description) Fits(want About, model qwen3.Config) error {
 	var differs []string
 	differ := func(what string, have, want any) {
@@ -41,11 +41,11 @@ func (d Description) Fits(want About, model qwen3.Config) error {
 	return nil
 }
 
-// fields is a model's configuration by the keys of config.json.
+// fields returns a model's configuration by the keys of config.json.
 func fields(model qwen3.Config) map[string]any {
 	data, err := json.Marshal(model)
 	if err != nil {
-		panic(err) // numbers, one of them not finite
+		panic(err) // a number is not finite
 	}
 	var out map[string]any
 	if err := json.Unmarshal(data, &out); err != nil {

@@ -16,18 +16,18 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// About says whose state a checkpoint is and where in its run. All of it is a
-// function of the run's configuration and the step.
+// About says which run a checkpoint belongs to, and its place in the run. It is a function of
+// the run's configuration and the step.
 type About struct {
 	Run          string `json:"run"`
 	ConfigSHA256 string `json:"config_sha256"` // of the frozen configuration and the amendments up to the step
-	Seed         uint64 `json:"seed"`          // every draw is a function of it and a path
+	Seed         uint64 `json:"seed"`          // the seed of every draw, with a path
 	// Stage (from 1) and StageStep of the newest update; 0 in supervised training.
 	Stage     int `json:"stage"`
 	StageStep int `json:"stage_step"`
-	// LedgerProblems is how many problems of the stage's order were handed out.
+	// LedgerProblems is the number of problems of the stage's order dealt out.
 	LedgerProblems int `json:"ledger_problems"`
-	// MetricsStep is the newest step whose record belongs to this state.
+	// MetricsStep is the newest step whose record is part of this state.
 	MetricsStep int `json:"metrics_step"`
 }
 
@@ -39,25 +39,24 @@ type manifest struct {
 	Counters Counters              `json:"counters"`
 	Model    qwen3.Config          `json:"model"`
 	Shards   map[string][]blob.Ref `json:"shards"` // by kind: weights, first_moments, second_moments
-	// CRC64NVME of the shards, by their SHA-256. It is what a load checks: it finds
-	// damage as well and costs a tenth. Empty before format 3.
+	// CRC64NVME of the shards, by their SHA-256. Loads check it: it finds the same damage at
+	// a tenth of the cost. Empty before format 3.
 	CRC64NVME map[string]string `json:"crc64nvme,omitempty"`
 	Written   written           `json:"written"`
 }
 
-// written says how a manifest came to be. It is no part of the state: two
-// manifests that differ in nothing else describe one checkpoint.
+// written is the origin of a manifest. It is not part of the state: manifests that differ in
+// nothing else describe one checkpoint.
 type written struct {
 	Epoch  int64     `json:"epoch"`
-	Parent *blob.Ref `json:"parent,omitempty"` // what the head named before
-	// Adopted is the manifest of another run that this one repeats.
+	Parent *blob.Ref `json:"parent,omitempty"` // the manifest that the head named before
+	// Adopted is the manifest of another run that this one copies.
 	Adopted *blob.Ref `json:"adopted,omitempty"`
 }
 
 const (
-	// manifestFormat is what this program writes; it reads all formats from 1.
-	// Format 1 had its shards beside its manifests and no About, format 2 no
-	// CRC64NVME.
+	// manifestFormat is the format that this program writes; it reads all formats from 1.
+	// Format 1 has its shards beside its manifests and no About, format 2 no CRC64NVME.
 	manifestFormat = 3
 	manifestName   = "manifest.json"
 )
@@ -76,10 +75,10 @@ func manifestKey(prefix string, step int) string {
 	return path.Join(Folder(prefix, step), manifestName)
 }
 
-// Folder is where the checkpoint of a step is, below the prefix of all.
+// Folder returns the folder of the checkpoint of a step, below the prefix of all.
 func Folder(prefix string, step int) string { return path.Join(prefix, fmt.Sprintf("step-%06d", step)) }
 
-// stepOf reads the step from a manifest's key.
+// stepOf parses the step from a manifest's key.
 func stepOf(key string) (step int, ok bool) {
 	dir, name := path.Split(key)
 	digits, ok := strings.CutPrefix(path.Base(dir), "step-")
@@ -87,7 +86,7 @@ func stepOf(key string) (step int, ok bool) {
 	return step, ok && err == nil && step >= 0 && name == manifestName && manifestKey(path.Dir(path.Clean(dir)), step) == key
 }
 
-// decodeManifest reads a manifest of any known format.
+// decodeManifest decodes a manifest of any known format.
 func decodeManifest(key string, data []byte) (manifest, error) {
 	var probe struct {
 		Format int `json:"format"`
@@ -135,11 +134,11 @@ func (m manifest) encode() ([]byte, error) {
 
 // sameState reports whether two manifests describe one checkpoint.
 func (m manifest) sameState(o manifest) bool {
-	if m.Format == 1 || o.Format == 1 { // other shards and no About
+	if m.Format == 1 || o.Format == 1 { // format 1 has other shards and no About
 		return m.Step == o.Step && m.Counters == o.Counters && m.Model == o.Model
 	}
 	m, o = m.essence(), o.essence()
-	if m.Format != o.Format { // one of them has no CRC64NVME, which follows from the shards
+	if m.Format != o.Format { // one of them lacks CRC64NVME, which follows from the shards
 		m.Format, m.CRC64NVME, o.Format, o.CRC64NVME = 0, nil, 0, nil
 	}
 	a, errA := m.encode()
@@ -147,13 +146,13 @@ func (m manifest) sameState(o manifest) bool {
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// places reports whether all shards of o are where m has them.
+// places reports whether m has all shards of o under the same keys.
 func (m manifest) places(o manifest) bool {
 	return !slices.ContainsFunc(o.refs(), func(ref blob.Ref) bool { return !slices.Contains(m.refs(), ref) })
 }
 
-// essence is the manifest without what is no part of the state: how it came to
-// be, and where its shards lie.
+// essence returns the manifest without the parts outside the state: its origin, and the keys
+// of its shards.
 func (m manifest) essence() manifest {
 	shards := map[string][]blob.Ref{}
 	for kind, refs := range m.Shards {
@@ -175,7 +174,7 @@ func (m manifest) refs() []blob.Ref {
 	return out
 }
 
-// Description is what a manifest says, without the tensors.
+// Description is a manifest without the tensors.
 type Description struct {
 	Step     int
 	About    About
@@ -184,11 +183,11 @@ type Description struct {
 	Epoch    int64
 	Size     int64 // bytes of all shards
 	Format   int
-	// Adopted is true for a checkpoint of another run that this one began with.
+	// Adopted is true for a checkpoint of another run from which this one began.
 	Adopted bool
 }
 
-// Describe reads the manifest at ref and none of the shards.
+// Describe reads the manifest at ref, without the shards.
 // Errors: ErrCorrupt, ErrNewer, blob.ErrNotExist.
 func Describe(ctx context.Context, store blob.Store, ref blob.Ref) (Description, error) {
 	m, err := readManifest(ctx, store, ref)

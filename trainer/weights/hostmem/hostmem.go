@@ -17,14 +17,13 @@ import (
 const (
 	// hugePage is the size and alignment of a large page of the kernel.
 	hugePage = 2 << 20
-	// copyAlone is the number of values below which a second goroutine costs more
-	// than it saves.
+	// copyAlone is the number of values below which a second goroutine costs more than it
+	// saves.
 	copyAlone = 1 << 20
 )
 
-// Floats returns n zeros. Memory that is new to the process comes in large pages
-// where the kernel has them. The first write to a small page costs more than copying
-// its content.
+// Floats returns n zeros. Memory that is new to the process comes in large pages where the
+// kernel has them: the first write to a small page costs more than copying its content.
 func Floats(n int) []float32 {
 	values := make([]float32, n)
 	advise(unsafe.Pointer(unsafe.SliceData(values)), 4*uintptr(n))
@@ -38,8 +37,8 @@ func Bytes(n int64) []byte {
 	return data
 }
 
-// advise asks for large pages within the range, between their boundaries. A kernel
-// without large pages ignores it.
+// advise asks for large pages within the range, between their boundaries. A kernel without
+// large pages ignores it.
 func advise(start unsafe.Pointer, size uintptr) {
 	skip := (hugePage - uintptr(start)%hugePage) % hugePage
 	if size < skip+hugePage {
@@ -49,7 +48,7 @@ func advise(start unsafe.Pointer, size uintptr) {
 	_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(start, skip)), length), unix.MADV_HUGEPAGE)
 }
 
-// Copy copies src to dst, which has the same length, on all processors.
+// Copy copies src to dst, of the same length, on all processors.
 func Copy(dst, src []float32) { copyAll(dst, src, copyAlone) }
 
 // CopyBytes is Copy for bytes. dst may be longer.

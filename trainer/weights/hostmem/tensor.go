@@ -11,9 +11,9 @@ import (
 	"temper/trainer/gomlxhooks"
 )
 
-// NewTensor returns a float32 tensor that fill has filled; without fill it is zero. It lies in
-// the memory of a backend that the host can reach, and is held there once; otherwise, also
-// without a backend, it lies on the host until a graph takes a copy.
+// NewTensor returns a float32 tensor filled by fill; without fill it is zero. On a backend
+// with memory that the host can reach, the tensor lies there alone. On another backend, or
+// without one, it lies on the host until a graph copies it.
 func NewTensor(backend compute.Backend, dims []int, fill func(flat []float32)) (*tensors.Tensor, error) {
 	t, err := tensors.FromShapeForBackend(backend, 0, shapes.Make(dtypes.Float32, dims...))
 	if err != nil {

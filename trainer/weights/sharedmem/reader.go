@@ -19,31 +19,30 @@ import (
 // parallel is the number of shards read or checked at a time.
 const parallel = 4
 
-// Reader opens the weights of policies for engines: in the memory of the host where they
-// are there, from the store otherwise. Its methods may be called concurrently.
+// Reader opens the weights of policies for engines: in the memory of the host if they are
+// there, else from the store. Its methods may be called concurrently.
 type Reader struct {
 	Store    blob.Store
-	Segments *Segments // nil for the store alone
-	// Keep holds the shards of the last policy that was read from the store, so that the
-	// next one takes from them what did not change. It costs no memory where an engine
-	// reads the weights in place.
+	Segments *Segments // nil reads the store alone
+	// Keep holds the shards of the last policy read from the store, so that the next policy
+	// reuses the unchanged ones. It costs no memory when an engine reads the weights in place.
 	Keep bool
 	Log  *slog.Logger
 
 	moved counts
-	wg    sync.WaitGroup // of what is opened or given up
+	wg    sync.WaitGroup // of background opens and closes
 	mu    sync.Mutex
 	kept  map[string][]tensor.Stored // by SHA-256
 	ahead *ahead
 }
 
-// counts are bytes of weights by the way on which they came.
+// counts are bytes of weights by source.
 type counts struct{ process, host, store, kept atomic.Int64 }
 
-// Moved says how many bytes of weights came on each way.
+// Moved is the number of bytes of weights by source.
 type Moved struct {
-	// Process and Host bytes were mapped and not copied, Host bytes checked as well. Store
-	// bytes were read and checked. Kept bytes were there from the policy before.
+	// Process and Host bytes were mapped and not copied; Host bytes were also checked. Store
+	// bytes were read and checked. Kept bytes come from the policy before.
 	Process, Host, Store, Kept int64
 }
 
@@ -57,7 +56,7 @@ func (r *Reader) Moved() Moved {
 	return Moved{r.moved.process.Load(), r.moved.host.Load(), r.moved.store.Load(), r.moved.kept.Load()}
 }
 
-// Weights are those of a policy where they lie, until Close.
+// Weights are the weights of a policy, valid until Close.
 type Weights struct {
 	byName map[string]tensor.Stored
 	done   func() error
@@ -72,7 +71,7 @@ func (w *Weights) Stored(name string) (tensor.Stored, error) {
 	return t, nil
 }
 
-// Close gives the weights back.
+// Close releases the weights.
 func (w *Weights) Close() error {
 	done := w.done
 	w.done = nil
@@ -82,7 +81,7 @@ func (w *Weights) Close() error {
 	return done()
 }
 
-// ahead is a policy that is opened before it is asked for.
+// ahead is a policy that Prefetch opens.
 type ahead struct {
 	ref     blob.Ref
 	cancel  context.CancelFunc
@@ -91,8 +90,8 @@ type ahead struct {
 	err     error
 }
 
-// Prefetch opens the policy at ref now, so that the next Open of it finds it ready. It
-// does not wait; one policy is held ahead, and the last call counts.
+// Prefetch opens the policy at ref in the background, so that the next Open of it is fast. It
+// does not wait. A Reader holds one prefetched policy, the last one.
 func (r *Reader) Prefetch(ctx context.Context, ref blob.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +109,7 @@ func (r *Reader) Prefetch(ctx context.Context, ref blob.Ref) {
 	})
 }
 
-// dropAhead gives up what was opened ahead. The lock is held.
+// dropAhead discards the prefetched policy. The caller holds the lock.
 func (r *Reader) dropAhead() {
 	if a := r.ahead; a != nil {
 		r.ahead = nil
@@ -118,8 +117,7 @@ func (r *Reader) dropAhead() {
 	}
 }
 
-// giveBack ends what is opened ahead and nobody wants: the memory of a policy is free for
-// the next one.
+// giveBack cancels a prefetch and releases its memory for the next policy.
 func (r *Reader) giveBack(a *ahead) {
 	a.cancel()
 	<-a.done
@@ -128,7 +126,7 @@ func (r *Reader) giveBack(a *ahead) {
 	}
 }
 
-// Close gives up what was opened ahead and waits for it.
+// Close discards the prefetched policy and waits for that.
 func (r *Reader) Close() {
 	r.mu.Lock()
 	r.dropAhead()
@@ -204,7 +202,7 @@ func newWeights(done func() error, parts ...[]tensor.Stored) *Weights {
 	return w
 }
 
-// shared opens the segment of a policy; nil where there is none.
+// shared opens the segment of a policy, nil for none.
 func (r *Reader) shared(ctx context.Context, ref blob.Ref, shards []checkpoint.Shard) (*Weights, error) {
 	m, made, done, err := r.Segments.find(ref)
 	if m == nil || err != nil {
@@ -224,8 +222,8 @@ func (r *Reader) shared(ctx context.Context, ref blob.Ref, shards []checkpoint.S
 	return newWeights(done, parts...), nil
 }
 
-// view finds the shards in a segment, and holds them to the sums that the store has. This
-// process has hashed what it made itself.
+// view finds the shards in a segment and compares them with the sums of the store. A segment
+// that this process made was hashed when it was written.
 func view(ctx context.Context, m *mapping, shards []checkpoint.Shard, made bool) ([][]tensor.Stored, error) {
 	if len(m.header.Shards) != len(shards) {
 		return nil, fmt.Errorf("%s: %d shards, the policy has %d: %w", m.path, len(m.header.Shards), len(shards), errOther)
@@ -245,7 +243,7 @@ func view(ctx context.Context, m *mapping, shards []checkpoint.Shard, made bool)
 	return parts, g.Wait()
 }
 
-// stored reads from the store the shards that are not kept.
+// stored reads the shards that are not kept from the store.
 func (r *Reader) stored(ctx context.Context, shards []checkpoint.Shard) (*Weights, error) {
 	r.mu.Lock()
 	kept := r.kept

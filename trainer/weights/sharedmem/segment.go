@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// page aligns what is mapped. One more follows the last shard, because kernels may
-	// read a vector behind the last value.
+	// page aligns the parts of a segment. One more page follows the last shard, because
+	// kernels may read a vector behind the last value.
 	page = 4096
-	// maxHeader bounds the first part of a segment, which says what is in it.
+	// maxHeader bounds the header of a segment, in bytes.
 	maxHeader = 16 << 20
-	// format is what a header says of itself.
+	// format is the version of a header.
 	format = 1
-	// suffix ends the name of a segment, whose rest is the SHA-256 of a manifest.
+	// suffix ends the name of a segment; the rest is the SHA-256 of a manifest.
 	suffix = ".weights"
 	making = "making-"
 )
 
-// errOther means that a segment is not that of the policy.
+// errOther means that a segment holds something other than the policy.
 var errOther = errors.New("shared weights are not those of the policy")
 
-// header is JSON at the beginning of a segment, with spaces to the next page.
+// header is JSON at the start of a segment, padded with spaces to the next page.
 type header struct {
 	Format int      `json:"format"`
 	Run    string   `json:"run"`
@@ -38,26 +38,26 @@ type header struct {
 	Shards []part   `json:"shards"`
 }
 
-// part is where a shard lies.
+// part is the place of a shard.
 type part struct {
 	SHA256 string `json:"sha256"`
 	Offset int64  `json:"offset"`
 	Size   int64  `json:"size"`
 }
 
-// mapping is a segment in memory.
+// mapping is a mapped segment.
 type mapping struct {
 	file   *os.File // locked by the trainer that made it; nil for a reader
 	path   string
 	data   []byte
 	header header
-	users  int // guarded by the host
+	users  int // guarded by the lock of Segments
 	gone   bool
 }
 
 func align(n int64) int64 { return (n + page - 1) / page * page }
 
-// layout places the shards. The header has room for all that it will say.
+// layout places the shards behind a header that is large enough for its final text.
 func layout(run string, sizes []int64) (h header, total int64) {
 	h = header{Format: format, Run: run, Shards: make([]part, len(sizes))}
 	at := align(int64(4096 + len(run)*6 + 200*len(sizes)))
@@ -68,9 +68,8 @@ func layout(run string, sizes []int64) (h header, total int64) {
 	return h, at + page
 }
 
-// create makes a segment without content, locked as long as this process lives. All of
-// its memory is taken at once: a file system that is full says so here, and not by a
-// fault when a page is written.
+// create makes an empty segment, locked for the life of this process. It allocates all of its
+// memory at once: a full file system is an error here, not a fault at a later write.
 func create(dir string, h header, total int64) (_ *mapping, err error) {
 	f, err := os.CreateTemp(dir, making) // 0600
 	if err != nil {
@@ -94,7 +93,7 @@ func create(dir string, h header, total int64) (_ *mapping, err error) {
 	return &mapping{file: f, path: f.Name(), data: data, header: h}, nil
 }
 
-// commit gives the segment the name of its policy. From then on others find it.
+// commit renames the segment after its policy. Then other processes find it.
 func (m *mapping) commit(dir string) error {
 	text, err := json.Marshal(m.header)
 	if err != nil {
@@ -120,7 +119,7 @@ func (m *mapping) commit(dir string) error {
 	return nil
 }
 
-// shards are the bytes of the shards.
+// shards returns the bytes of each shard.
 func (m *mapping) shards() [][]byte {
 	out := make([][]byte, len(m.header.Shards))
 	for i, p := range m.header.Shards {
@@ -129,7 +128,7 @@ func (m *mapping) shards() [][]byte {
 	return out
 }
 
-// unlink takes the name away. Who has mapped the segment keeps it.
+// unlink removes the name. Processes that have mapped the segment keep it.
 func (m *mapping) unlink() error {
 	err := os.Remove(m.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -147,8 +146,8 @@ func (m *mapping) close() error {
 	return err
 }
 
-// open maps the segment of a policy for reading. It takes no file of another user, and
-// none that others may write. Errors: os.ErrNotExist; errOther with what is wrong.
+// open maps the segment of a policy for reading. It refuses a file of another user, and one
+// that others may write. Errors: os.ErrNotExist; errOther with the reason.
 func open(dir string, policy blob.Ref) (*mapping, error) {
 	name := filepath.Join(dir, policy.SHA256+suffix)
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
@@ -195,7 +194,7 @@ func readHeader(f io.ReaderAt, size int64) (h header, err error) {
 	return h, nil
 }
 
-// isSegment reports whether a name is that of a segment, finished or not.
+// isSegment reports whether a file name belongs to a segment, finished or not.
 func isSegment(name string) bool {
 	return strings.HasSuffix(name, suffix) || strings.HasPrefix(name, making)
 }

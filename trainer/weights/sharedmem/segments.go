@@ -15,33 +15,33 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Memory is the file system of memory that all processes of a host share.
+// Memory is the file system in memory that all processes of a host share.
 const Memory = "/dev/shm"
 
 // Config of Segments.
 type Config struct {
-	// Folder is where the processes of this host find each other's segments; it is made
+	// Folder holds the segments of all processes of this user on the host; Open creates it
 	// for this user alone. See DefaultFolder.
 	Folder string
-	// Available is the memory in bytes that this process may still take; nil asks nobody.
-	// A segment takes half of it at most.
+	// Available returns the bytes of memory that this process may still take; nil is no
+	// limit. A segment takes at most half of it.
 	Available func() int64
 	Log       *slog.Logger
 }
 
-// DefaultFolder is the folder of this user in the memory of the host.
+// DefaultFolder returns the folder of this user in Memory.
 func DefaultFolder() string { return filepath.Join(Memory, fmt.Sprintf("temper-%d", os.Geteuid())) }
 
-// Segments gives the segments of this host to a trainer and to engines. Its methods may be
-// called concurrently; a nil Segments has none.
+// Segments are the segments of this host, for a trainer and its engines. Its methods may be
+// called concurrently; a nil Segments is empty.
 type Segments struct {
 	Config
 	mu   sync.Mutex
-	own  []*mapping // made here, the newest last; one for each run, but while another is made
-	full bool       // the log says why there is no room
+	own  []*mapping // made by this process, the newest last; one a run, two while one is made
+	full bool       // the lack of memory was logged
 }
 
-// Open finds the folder of segments and deletes those of processes that died.
+// Open prepares the folder of segments and deletes the segments of dead processes.
 func Open(c Config) (*Segments, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -60,7 +60,7 @@ func Open(c Config) (*Segments, error) {
 	return h, h.sweep()
 }
 
-// sweep deletes the segments whose makers are dead: the kernel has given their locks back.
+// sweep deletes the segments of dead processes, whose locks the kernel has released.
 func (h *Segments) sweep() error {
 	entries, err := os.ReadDir(h.Folder)
 	if err != nil {
@@ -73,7 +73,7 @@ func (h *Segments) sweep() error {
 		name := filepath.Join(h.Folder, e.Name())
 		f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 		if err != nil {
-			continue // gone meanwhile, or none of ours
+			continue // removed meanwhile, or not a segment
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && !young(f) {
 			err = os.Remove(name)
@@ -85,13 +85,13 @@ func (h *Segments) sweep() error {
 	return nil
 }
 
-// young reports whether a file has no content: its maker is about to lock it.
+// young reports whether a file is empty: its creator is about to lock it.
 func young(f *os.File) bool {
 	info, err := f.Stat()
 	return err != nil || info.Size() == 0
 }
 
-// ForRun returns memory for the policies of a run; nil without a host.
+// ForRun returns memory for the policies of a run, nil for a nil Segments.
 func (h *Segments) ForRun(run string) checkpoint.ShardMemory {
 	if h == nil {
 		return nil
@@ -104,8 +104,8 @@ type runMemory struct {
 	run  string
 }
 
-// Take implements checkpoint.ShardMemory. The segment of the run's last policy goes first: who
-// has not taken it by now reads the store.
+// Take implements checkpoint.ShardMemory. It first drops the segment of the run's last
+// policy: an engine that has not opened it reads the store.
 func (r runMemory) Take(sizes []int64) (shards [][]byte, keep func(blob.Ref, []string), drop func(), err error) {
 	h := r.host
 	h.forget(func(m *mapping) bool { return m.header.Run == r.run })
@@ -147,7 +147,7 @@ func (h *Segments) make(head header, total int64) (*mapping, error) {
 	return create(h.Folder, head, total)
 }
 
-// sayFull says once why there is no room.
+// sayFull logs the lack of memory once.
 func (h *Segments) sayFull(run string, err error) {
 	h.mu.Lock()
 	said := h.full
@@ -158,15 +158,15 @@ func (h *Segments) sayFull(run string, err error) {
 	}
 }
 
-// discard deletes a segment that nobody uses.
+// discard deletes an unused segment.
 func (h *Segments) discard(m *mapping) {
 	if err := errors.Join(m.unlink(), m.close()); err != nil {
 		h.Log.Warn("shared weights were not deleted", "path", m.path, "err", err)
 	}
 }
 
-// forget takes the names of own segments away, and their memory once no engine here reads
-// them.
+// forget unlinks segments of this process, and unmaps each when no engine of this process
+// reads it.
 func (h *Segments) forget(which func(*mapping) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -183,7 +183,7 @@ func (h *Segments) forget(which func(*mapping) bool) {
 	})
 }
 
-// closeUnused ends a mapping that has no name and no user. The lock is held.
+// closeUnused unmaps a segment without a name and a user. The caller holds the lock.
 func (h *Segments) closeUnused(m *mapping) {
 	if !m.gone || m.users > 0 {
 		return
@@ -193,15 +193,15 @@ func (h *Segments) closeUnused(m *mapping) {
 	}
 }
 
-// Close deletes the segments of this process. Engines that read them go on.
+// Close deletes the segments of this process. Engines that have mapped one keep it.
 func (h *Segments) Close() {
 	if h != nil {
 		h.forget(func(*mapping) bool { return true })
 	}
 }
 
-// find returns the segment of a policy, and whether this process made it; nil where there
-// is none. done gives it back. Errors: errOther.
+// find returns the segment of a policy, nil for none, and whether this process made it. The
+// caller calls done when it has finished. Errors: errOther.
 func (h *Segments) find(policy blob.Ref) (m *mapping, made bool, done func() error, err error) {
 	if h == nil {
 		return nil, false, nil, nil

@@ -2,9 +2,8 @@ package tensor
 
 import "math"
 
-// Stored is a weight where it lies, for example in a mapped file. Nobody changes the
-// values. They are float32, or bfloat16 as their bits, of which float32 has all: one of
-// the two slices is nil.
+// Stored is a weight in place, for example in a mapped file. The values are read-only. They
+// are float32, or the bits of bfloat16, which float32 extends: one of the slices is nil.
 type Stored struct {
 	Name     string
 	Shape    []int
@@ -12,10 +11,10 @@ type Stored struct {
 	BFloat16 []uint16
 }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (s Stored) Len() int { return len(s.Float32) + len(s.BFloat16) }
 
-// Values returns the values as float32: those that are there, or new ones.
+// Values returns the values as float32: Float32, or a converted copy.
 func (s Stored) Values() []float32 {
 	if s.BFloat16 == nil {
 		return s.Float32
@@ -25,7 +24,7 @@ func (s Stored) Values() []float32 {
 	return out
 }
 
-// Named is the weight as float32.
+// Named returns the weight as float32.
 func (s Stored) Named() Named { return Named{Name: s.Name, Shape: s.Shape, Data: s.Values()} }
 
 // Widen converts the bits of bfloat16 values to float32, exactly.
@@ -36,13 +35,13 @@ func Widen(dst []float32, src []uint16) {
 	}
 }
 
-// Stored is the weight where it lies. The caller must not change it from then on.
+// Stored returns the weight in place. The caller must not change it afterwards.
 func (n Named) Stored() Stored { return Stored{Name: n.Name, Shape: n.Shape, Float32: n.Data} }
 
-// Lookup finds weights by name.
+// Lookup returns a weight by name.
 type Lookup func(name string) (Stored, bool)
 
-// StoredByName is ByName for weights where they lie.
+// StoredByName is ByName for weights in place.
 func StoredByName(list []Named) Lookup {
 	find := ByName(list)
 	return func(name string) (Stored, bool) {

@@ -2,8 +2,8 @@
 // the values. It knows no network, no file format and no device, so that code that
 // only hands weights on needs none of them.
 //
-// Invariant: Data holds as many values as the dimensions of Shape multiply to.
-// Whoever takes a tensor from outside checks that; see qwen3.Config.CheckTensors.
+// Invariant: the length of Data is the product of Shape. Code that receives a tensor from
+// outside checks that; see qwen3.Config.CheckTensors.
 package tensor
 
 // Named is one weight, or one moment of the optimizer, on the host.
