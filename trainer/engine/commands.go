@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// inbox is what others send to a shard. The zero value is not usable.
+// commandQueue holds the commands of other goroutines for a shard. Use newCommandQueue.
 type commandQueue struct {
 	wakeup chan struct{} // holds one
 
@@ -18,15 +18,15 @@ type commandQueue struct {
 
 func newCommandQueue() *commandQueue { return &commandQueue{wakeup: make(chan struct{}, 1)} }
 
-// ring wakes the shard.
+// wake wakes the shard.
 func (b *commandQueue) wake() {
 	select {
 	case b.wakeup <- struct{}{}:
-	default: // it has not answered the last ring
+	default: // a wakeup is pending
 	}
 }
 
-// put changes the inbox and wakes the shard.
+// put changes the queue and wakes the shard.
 func (b *commandQueue) put(change func()) {
 	b.mu.Lock()
 	change()
@@ -40,17 +40,17 @@ func (b *commandQueue) release(session string) {
 }
 func (b *commandQueue) close() { b.put(func() { b.quit = true }) }
 
-// change asks for other weights. The caller waits for one swap before the next.
+// change requests other weights. The caller waits for one swap before the next.
 func (b *commandQueue) change(s *swap) { b.put(func() { b.swap = s }) }
 
 const (
-	burstGap = 200 * time.Microsecond // without mail
-	maxBurst = 2 * time.Millisecond   // in all
+	burstGap = 200 * time.Microsecond // longest gap between commands of one burst
+	maxBurst = 2 * time.Millisecond   // longest burst
 )
 
-// calm returns when nothing has come for a moment. Requests that are made together arrive one
-// after another, and on a device that makes several tokens at a time all but the first would wait
-// for the end of its call.
+// waitForBurst returns when no command has come for burstGap. Concurrent requests arrive one
+// after another, and on a device that makes several tokens in one call all but the first
+// would wait for the end of its call.
 func (b *commandQueue) waitForBurst() {
 	end := time.NewTimer(maxBurst)
 	defer end.Stop()
@@ -68,7 +68,7 @@ func (b *commandQueue) waitForBurst() {
 	}
 }
 
-// mail is what an inbox held.
+// commands are the content of a queue.
 type commands struct {
 	jobs     []*job
 	releases []string
@@ -76,7 +76,7 @@ type commands struct {
 	quit     bool
 }
 
-// empty takes everything out.
+// drain removes all commands.
 func (b *commandQueue) drain() commands {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,53 +9,53 @@ import (
 	"temper/internal/policy"
 )
 
-// router gives requests to shards. A session stays with its shard while that has something
-// of it. Other requests go to the shard with most free blocks, or wait here, in their
-// order, until a shard has room: no shard is idle while another one has a queue.
+// router gives requests to shards. A session stays with its shard while that holds some of its
+// blocks. Other requests go to the shard with most free blocks, or wait here in order until a
+// shard has space: no shard is idle while another one has a queue.
 //
 // Invariant: a request is in the router's queue or belongs to one shard.
 type router struct {
-	limit int // of requests under way
+	limit int // most requests that run or wait
 
 	mu      sync.Mutex
 	shards  []*shard
 	load    []load
 	waiting []*job
 	routes  map[string]*route
-	// prefixes are the shards that saw long prompts last, by hash.
+	// prefixes maps the hash of a long prompt to the shard that saw it last.
 	prefixes map[uint64]int
 	seed     maphash.Seed
-	under    int    // requests under way
+	under    int    // requests that run or wait
 	arrived  uint64 // requests so far
 }
 
-// load is what a router knows of a shard.
+// load is the state of a shard as the router knows it.
 type load struct {
-	jobs    int // requests that belong to it
-	free    int // blocks that nobody holds
+	jobs    int // its requests
+	free    int // unheld blocks
 	idle    int // blocks of idle sessions
-	pending int // blocks for the requests that it has not begun
+	pending int // blocks for its requests that have not begun
 }
 
-// route is where a session is.
+// route is the shard of a session.
 type route struct {
 	shard    int
-	jobs     int  // requests under way
-	released bool // forget it when they have ended
+	jobs     int  // running or waiting requests
+	released bool // delete the route when they have ended
 }
 
-// longPrefix is the number of tokens from which a prompt is worth a place beside others
-// that begin alike: feeding it again costs more than an uneven load.
+// longPrefix is the number of tokens from which a prompt goes to the shard of an equal
+// beginning: feeding it again costs more than an uneven load.
 const longPrefix = 8 * blockTokens
 
-// maxPrefixes bounds how many prompts a router remembers.
+// maxPrefixes bounds the prompts that a router remembers.
 const maxPrefixes = 4096
 
 func newRouter(limit int) *router {
 	return &router{limit: limit, routes: map[string]*route{}, prefixes: map[uint64]int{}, seed: maphash.MakeSeed()}
 }
 
-// add makes a shard known. It happens before the first request.
+// add registers a shard, before the first request.
 func (d *router) add(s *shard) {
 	s.router, s.number = d, len(d.shards)
 	s.sequences.forgotten = func(session string) { d.forget(session, s.number) }
@@ -63,7 +63,7 @@ func (d *router) add(s *shard) {
 	d.load = append(d.load, load{free: s.sequences.pool.available()})
 }
 
-// submit takes a request in.
+// submit accepts a request.
 func (d *router) submit(j *job) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,13 +82,13 @@ func (d *router) submit(j *job) error {
 		return nil
 	}
 	d.waiting = append(d.waiting, j)
-	for _, s := range d.shards { // one of them may know better
+	for _, s := range d.shards { // a shard may have space that the router does not know
 		s.commands.wake()
 	}
 	return nil
 }
 
-// choose is the shard for a request without one, or -1 where it must wait.
+// choose returns the shard for a request without a session, or -1 when it must wait.
 func (d *router) choose(j *job) int {
 	key, long := d.prefix(j)
 	if at, ok := d.prefixes[key]; long && ok && d.load[at].jobs < d.shards[at].sequences.slots {
@@ -106,7 +106,7 @@ func (d *router) choose(j *job) int {
 	return best
 }
 
-// obtainable is how many blocks a new request can get at once.
+// obtainable returns the number of blocks that a new request can get at once.
 func (l load) obtainable() int {
 	if l.jobs < evictBelow {
 		return l.free + l.idle - l.pending
@@ -114,7 +114,7 @@ func (l load) obtainable() int {
 	return l.free - l.pending
 }
 
-// better compares shards: by their free blocks for what stays, else by their requests.
+// better compares shards: by free blocks for a request of a session, else by requests.
 func (d *router) better(i, than int, stays bool) bool {
 	a, b := d.load[i], d.load[than]
 	byFree, byJobs := (a.free-a.pending)-(b.free-b.pending), b.jobs-a.jobs
@@ -124,7 +124,7 @@ func (d *router) better(i, than int, stays bool) bool {
 	return byFree > 0 || byFree == 0 && byJobs > 0
 }
 
-// prefix is a hash of the full blocks of a request's context, and whether they are many.
+// prefix returns a hash of the full blocks of a request's context, and whether they are many.
 func (d *router) prefix(j *job) (key uint64, long bool) {
 	n := (len(j.req.Tokens) - 1) / blockTokens * blockTokens
 	if n < longPrefix {
@@ -144,7 +144,7 @@ func (d *router) assign(j *job, at int) {
 	d.shards[at].commands.deliver(j)
 }
 
-// settle notes that a request belongs to a shard.
+// settle records that a request belongs to a shard.
 func (d *router) settle(j *job, at int) {
 	d.load[at].jobs++
 	d.load[at].pending += blocksOf(len(j.req.Tokens))
@@ -163,12 +163,11 @@ func (d *router) settle(j *job, at int) {
 		d.routes[j.req.Session] = r
 	}
 	r.jobs++
-	r.released = false // that was for the requests before
+	r.released = false // the release was for earlier requests
 	j.route = r
 }
 
-// takeNext gives the first request of the queue to a shard that has room for it, and
-// returns nil where there is none.
+// takeNext returns the first waiting request if the shard has space for it, else nil.
 func (d *router) takeNext(s *shard, room func(*job) bool) *job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,14 +178,14 @@ func (d *router) takeNext(s *shard, room func(*job) bool) *job {
 	d.waiting[0] = nil
 	d.waiting = d.waiting[1:]
 	if r := d.routes[j.req.Session]; r != nil && r.shard != s.number {
-		d.assign(j, r.shard) // its session has begun elsewhere meanwhile
+		d.assign(j, r.shard) // its session began in another shard meanwhile
 		return nil
 	}
 	d.settle(j, s.number)
 	return j
 }
 
-// withdraw takes a request out of the queue; false where it is not there.
+// withdraw removes a waiting request; false when it does not wait.
 func (d *router) withdraw(j *job) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -199,7 +198,7 @@ func (d *router) withdraw(j *job) bool {
 	return true
 }
 
-// end notes that a request of a shard has been answered.
+// end records that a request of a shard was answered.
 func (d *router) end(j *job, at int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,9 +211,8 @@ func (d *router) end(j *job, at int) {
 	}
 }
 
-// report notes how many blocks of a shard are free and idle, and how many belong to the
-// requests that it has begun since the last report. It returns how many requests wait for
-// a shard.
+// report records the free and idle blocks of a shard, and the blocks of the requests begun
+// since the last report. It returns the number of waiting requests.
 func (d *router) report(at, free, idle, begun int) (waiting int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,7 +221,7 @@ func (d *router) report(at, free, idle, begun int) (waiting int) {
 	return len(d.waiting)
 }
 
-// release forgets a session, and returns its shard, or nil where it has none.
+// release forgets a session, and returns its shard, nil for none.
 func (d *router) release(session string) *shard {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,7 +235,7 @@ func (d *router) release(session string) *shard {
 	return d.shards[r.shard]
 }
 
-// forget lets a session that a shard has nothing of begin anywhere.
+// forget lets a session that lost its blocks in a shard begin in any shard.
 func (d *router) forget(session string, at int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -246,7 +244,7 @@ func (d *router) forget(session string, at int) {
 	}
 }
 
-// counts are the requests under way and those that have no shard yet.
+// counts returns the requests that run or wait, and those that wait for a shard.
 func (d *router) counts() (under, waiting int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
