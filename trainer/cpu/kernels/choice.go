@@ -6,11 +6,11 @@ import (
 	"temper/trainer/weights/hostmem"
 )
 
-// depths are the panel depths of the variants: the number of terms that the backend's
-// kernel for large products adds in one chain.
+// depths are the panel depths of the variants: the number of terms that the backend's kernel
+// for large products adds in one chain.
 var depths = map[Variant]int{AVX512: 192, AVX2: 128, Scalar: 128}
 
-// variantOf is the variant of a choice in this process.
+// variantOf returns the variant of a choice in this process.
 func variantOf(c Choice) Variant {
 	if c == Portable && nativeVariant() == AVX512 {
 		return AVX2
@@ -18,7 +18,7 @@ func variantOf(c Choice) Variant {
 	return nativeVariant()
 }
 
-// depthOf is the panel depth of a choice in this process.
+// depthOf returns the panel depth of a choice in this process.
 func depthOf(c Choice) int {
 	if c == Portable {
 		return depths[AVX2]
@@ -26,13 +26,13 @@ func depthOf(c Choice) int {
 	return nativeDepth()
 }
 
-// Enter puts the kernels of a choice in force and waits until no computation with others
-// is under way. The caller computes, or builds graphs, and then calls leave, once. Calls
-// with the same choice run side by side. A goroutine must not enter twice.
+// Enter installs the kernels of a choice, after it waited for the computations with other
+// kernels. The caller computes, or builds graphs, and then calls leave once. Callers with the
+// same choice run concurrently. A goroutine must not enter twice.
 //
-// The backend has one set of kernels for a process, and asks for it in both building and
-// executing a graph. Runs of both choices share a process, so their passes take turns.
-// Where both choices are the same kernels, nobody waits.
+// The backend has one set of kernels in a process, and uses it both to build and to execute a
+// graph. Runs of both choices share a process, so their passes take turns. Enter never waits
+// when both choices are the same kernels.
 func Enter(c Choice) (leave func()) {
 	hostmem.GuardHeap()
 	if variantOf(Portable) == nativeVariant() {
@@ -42,8 +42,8 @@ func Enter(c Choice) (leave func()) {
 	return turns.leave
 }
 
-// PanelDepth is the depth of panels with the kernels in force. Call it between Enter and
-// leave; elsewhere it is that of the native ones.
+// PanelDepth returns the depth of panels with the installed kernels. Call it between Enter and
+// leave; elsewhere it is the depth of the native ones.
 func PanelDepth() int {
 	if variantOf(Portable) == nativeVariant() {
 		return nativeDepth()
@@ -51,32 +51,32 @@ func PanelDepth() int {
 	return depthOf(turns.choice())
 }
 
-// turns is the order in which this process computes. It is one, as the backend's hooks.
+// turns orders the computations of this process, whose backends share one set of kernels.
 var turns = &choiceLock{current: Native, install: install}
 
-// choiceLock lets in callers of one choice at a time.
+// choiceLock admits callers of one choice at a time.
 type choiceLock struct {
 	install func(Choice) // called while nothing computes
 
 	mu      sync.Mutex
 	current Choice
 	inside  int
-	// waiting are the callers of each choice that have to wait. A caller waits also for
-	// the choice in force once somebody waits for the other, so nobody starves.
+	// waiting are the callers of each choice that wait. When a caller of the other choice
+	// waits, callers of the current choice wait, too, so that none starves.
 	waiting map[Choice]*queue
 }
 
-// queue are callers who go in together.
+// queue are callers that are admitted together.
 type queue struct {
 	length int
-	open   chan struct{} // closed when they go in
+	open   chan struct{} // closed to admit them
 }
 
-// enter returns when the caller is inside.
+// enter returns when the caller is admitted.
 func (t *choiceLock) enter(c Choice) {
 	t.mu.Lock()
 	switch {
-	case t.inside == 0: // then nobody waits
+	case t.inside == 0: // then no caller waits
 		t.change(c)
 		t.inside = 1
 	case c == t.current && len(t.waiting) == 0:
@@ -91,7 +91,7 @@ func (t *choiceLock) enter(c Choice) {
 	t.mu.Unlock()
 }
 
-// leave lets in those who wait for the other choice, when the last one leaves.
+// leave admits the callers of the other choice when the last caller leaves.
 func (t *choiceLock) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +104,7 @@ func (t *choiceLock) leave() {
 	}
 	q, ok := t.waiting[next]
 	if !ok {
-		return // and so nobody waits for the choice in force either
+		return // so no caller waits for the current choice
 	}
 	delete(t.waiting, next)
 	t.change(next)
@@ -123,7 +123,7 @@ func (t *choiceLock) queue(c Choice) *queue {
 	return t.waiting[c]
 }
 
-// change puts the kernels of a choice in force.
+// change installs the kernels of a choice.
 func (t *choiceLock) change(c Choice) {
 	if c != t.current {
 		t.install(c)
@@ -131,7 +131,7 @@ func (t *choiceLock) change(c Choice) {
 	}
 }
 
-// choice is the one in force.
+// choice returns the installed one.
 func (t *choiceLock) choice() Choice {
 	t.mu.Lock()
 	defer t.mu.Unlock()
