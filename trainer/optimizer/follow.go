@@ -8,9 +8,8 @@ import (
 	"temper/trainer/weights/tensor"
 )
 
-// Follow gives a state the weights of a state in another process, and the names of the
-// tensors that are trained there: what gradients need. It has no moments, so it can make
-// no update.
+// Follow sets the weights of a state from another process, and the names of the tensors that
+// are trained there and have gradients. The state has no moments, so it cannot make updates.
 func Follow(s *State, weights []tensor.Named, trained []string) error {
 	s.ready, s.Revision = false, s.Revision+1
 	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {

@@ -13,7 +13,7 @@ import (
 	"temper/trainer/weights/tensor"
 )
 
-// moments are AdamW's, two for each tensor that is trained.
+// moments are AdamW's two moments of each trained tensor.
 type moments struct {
 	network qwen3.Config
 	store   *model.Store
@@ -38,8 +38,8 @@ func (m moments) checkTrained(next Tuning, updates int64) error {
 	return nil
 }
 
-// hold makes room for the moments of the given tensors and drops all others. New
-// ones are zero. changed is true as soon as one was made or dropped.
+// hold makes the moments of the given tensors and drops all others. New ones are zero. changed
+// is true as soon as one was made or dropped.
 func (m moments) hold(trained []qwen3.TensorSpec) (changed bool, err error) {
 	keep := map[string]bool{}
 	for _, spec := range trained {
@@ -63,7 +63,7 @@ func (m moments) hold(trained []qwen3.TensorSpec) (changed bool, err error) {
 	return changed, nil
 }
 
-// zero sets the moments that there are to zero.
+// zero sets all moments to zero.
 func (m moments) zero() error {
 	for _, spec := range m.network.Tensors() {
 		err := forBoth(spec, func(path string) error {
@@ -79,8 +79,8 @@ func (m moments) zero() error {
 	return nil
 }
 
-// restore takes over the moments of a snapshot. Before the first update no tensor
-// has any; later, a tensor without any was frozen. changed is that of hold.
+// restore sets the moments from a snapshot. Before the first update no tensor has moments;
+// later, a tensor without moments was frozen. changed has the meaning of hold.
 func (m moments) restore(from checkpoint.State) (changed bool, err error) {
 	if from.Counters.Updates == 0 {
 		return false, m.zero()
@@ -106,7 +106,7 @@ func (m moments) restore(from checkpoint.State) (changed bool, err error) {
 		return changed, err
 	}
 	for _, spec := range trained {
-		a, _ := first(spec.Name) // both were found above
+		a, _ := first(spec.Name) // both exist, see above
 		b, _ := second(spec.Name)
 		if err := errors.Join(m.setMoment(FirstMomentPath(spec.Name), spec, a.Data), m.setMoment(SecondMomentPath(spec.Name), spec, b.Data)); err != nil {
 			return changed, err
@@ -115,8 +115,7 @@ func (m moments) restore(from checkpoint.State) (changed bool, err error) {
 	return changed, nil
 }
 
-// setMoment fills the variable of a moment, which need not exist yet; without data it is
-// zero.
+// setMoment sets the variable of a moment, and creates a missing one; without data it is zero.
 func (m moments) setMoment(path string, spec qwen3.TensorSpec, data []float32) error {
 	v := m.store.GetVariable(path)
 	if v != nil {

@@ -10,8 +10,8 @@ import (
 	"temper/trainer/weights/tensor"
 )
 
-// Reference is the frozen policy near which an objective holds the one that is
-// trained. It is no part of a checkpoint.
+// Reference is the frozen policy that an objective compares with the trained one. It is not
+// part of a checkpoint.
 type Reference struct {
 	network qwen3.Config
 	store   *model.Store // nil until Set
@@ -21,8 +21,8 @@ type Reference struct {
 // NewReference returns a reference without weights.
 func NewReference(network qwen3.Config) *Reference { return &Reference{network: network} }
 
-// Set replaces the weights. The store stays the same for good, since the graph of
-// the reference policy reads from it.
+// Set replaces the weights. It never replaces the store, from which the graph of the reference
+// policy reads.
 func (r *Reference) Set(weights []tensor.Named) error {
 	store := r.store
 	if store == nil {
@@ -35,10 +35,10 @@ func (r *Reference) Set(weights []tensor.Named) error {
 	return nil
 }
 
-// Held reports whether there are weights.
+// Held reports whether the reference has weights.
 func (r *Reference) Held() bool { return r.store != nil }
 
-// Store holds the weights; nil where there are none.
+// Store returns the store of the weights; nil before Set.
 func (r *Reference) Store() *model.Store { return r.store }
 
 // Close frees the weights.

@@ -7,22 +7,21 @@ import (
 	"temper/trainer/device"
 )
 
-// Savepoint is what a step of several updates changes, as it was before the step.
-// The copies are buffers of the device; nothing goes by way of the host. The zero
-// value belongs to a step of one update, which changes everything or nothing by
-// itself.
+// Savepoint holds the variables that an update changes, as they were before a step of several
+// updates. The copies are buffers of the device. The zero value belongs to a step of one
+// update, which changes everything or nothing.
 type Savepoint struct {
 	counters checkpoint.Counters
 	copies   []device.Value // in the order of Variables
 }
 
-// Savepoint takes over copies of the variables that an update changes, in the order
-// of Variables. The caller releases it.
+// Savepoint takes ownership of copies of the variables that an update changes, in the order of
+// Variables. The caller releases it.
 func (s *State) Savepoint(copies []device.Value) *Savepoint {
 	return &Savepoint{counters: s.counters, copies: copies}
 }
 
-// GoBack makes the state that of a savepoint again, and uses the savepoint up.
+// GoBack restores the state of a savepoint, which is empty afterwards.
 func (s *State) GoBack(to *Savepoint) error {
 	if to.copies == nil {
 		return nil
@@ -34,12 +33,12 @@ func (s *State) GoBack(to *Savepoint) error {
 			return fmt.Errorf("take back %s: %w", v.Path(), err)
 		}
 	}
-	to.copies = nil // they are the state now
+	to.copies = nil // they belong to the state now
 	s.counters, s.ready = to.counters, true
 	return nil
 }
 
-// Release frees the copies that were not needed.
+// Release frees the copies.
 func (p *Savepoint) Release() {
 	device.Release(p.copies...)
 	p.copies = nil

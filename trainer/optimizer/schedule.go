@@ -15,7 +15,7 @@ type Position struct {
 	Total int
 }
 
-// Update says how the batch of a step becomes updates.
+// Update says how the batch of a step is divided into updates.
 type Update struct {
 	Optimizer config.Optimizer
 	Position  Position
@@ -23,8 +23,8 @@ type Update struct {
 	NumMinibatches int
 }
 
-// LearningRate rises linearly with the step and reaches its peak at the end of the
-// warm-up. From there it follows the schedule
+// LearningRate rises linearly with the step to its peak at the end of the warm-up. From there
+// it follows the schedule
 //
 //	LR (floor + (1-floor) f)   with   f = 1, 1-p, (1 + cos(pi p)) / 2
 //
@@ -51,7 +51,7 @@ func LearningRate(o config.Optimizer, p Position) (float64, error) {
 	case config.ScheduleCosine:
 		height = (1 + math.Cos(math.Pi*progress)) / 2
 	case config.ScheduleWSD:
-		// The last stable step has the peak already, so the first of the decay is below it.
+		// the last stable step has the peak, so the first step of the decay is below it
 		height = math.Min(1, float64(p.Total+1-p.Step)/float64(o.DecaySteps+1))
 	default:
 		return 0, fmt.Errorf("schedule: %q, want constant, linear, cosine or wsd", o.Schedule)

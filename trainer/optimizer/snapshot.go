@@ -13,9 +13,8 @@ import (
 	"temper/trainer/weights/tensor"
 )
 
-// Snapshot copies the full state to the host. It writes into the memory of
-// reusable, an earlier snapshot that nobody reads any more, wherever the sizes are
-// the same; the zero State has no memory to reuse.
+// Snapshot copies the full state to the host. It writes into the memory of reusable, an
+// earlier unused snapshot, where the sizes are the same; the zero State has no memory to reuse.
 func (s *State) Snapshot(reusable checkpoint.State) (checkpoint.State, error) {
 	if !s.ready {
 		return checkpoint.State{}, fmt.Errorf("snapshot: %w", ErrNone)
@@ -65,8 +64,7 @@ func (s *State) Weight(name string) (tensor.Named, error) {
 	return tensor.Named{}, fmt.Errorf("tensor %s is not one of the model", name)
 }
 
-// copyOut copies the tensors of one kind to the host. Frozen tensors have no
-// moments to copy.
+// copyOut copies the tensors of one kind to the host. Frozen tensors have no moments.
 func copyOut(store *model.Store, network qwen3.Config, path func(name string) string, reusable []tensor.Named) ([]tensor.Named, error) {
 	earlier := tensor.ByName(reusable)
 	var out []tensor.Named

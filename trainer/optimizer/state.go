@@ -15,12 +15,11 @@ import (
 	"temper/trainer/weights/tensor"
 )
 
-// ErrNone means that there are no weights, or that a failed device call consumed
-// them: Init or Restore first.
+// ErrNone means that a state has no weights, or that a failed device call consumed them: call
+// Init or Restore first.
 var ErrNone = errors.New("trainer holds no state")
 
-// State is the state of one policy's training. Its methods must not be called at
-// the same time.
+// State is the state of one policy's training. Its methods must not be called concurrently.
 type State struct {
 	network  qwen3.Config
 	store    *model.Store
@@ -30,9 +29,8 @@ type State struct {
 	ready    bool
 	layout   int
 
-	// Revision is a number that changes whenever a weight may have: whoever holds a copy
-	// of the weights knows by it whether the copy is still that of the state. Whoever
-	// runs a program that changes weights increases it.
+	// Revision changes whenever a weight may have changed: a copy of the weights is current
+	// while its revision is. Callers of a program that changes weights increase it.
 	Revision int
 }
 
@@ -42,8 +40,8 @@ func NewState(network qwen3.Config) *State {
 	return &State{network: network, store: store, moments: moments{network: network, store: store}}
 }
 
-// Outline is a state that an optimizer updates, whose variables have no values, so that
-// graphs can be compiled for a network that does not fit into memory. It is not ready.
+// Outline returns a state whose variables have no values, so that graphs can be compiled for a
+// network larger than the memory. It is not ready.
 func Outline(network qwen3.Config, o config.Optimizer) (*State, error) {
 	tuning, err := TuningOf(network, o)
 	if err != nil {
@@ -64,8 +62,8 @@ func Outline(network qwen3.Config, o config.Optimizer) (*State, error) {
 	return s, nil
 }
 
-// PlaceOn keeps new values of a state and of a reference in the memory of a backend, whose
-// variables they are. The backend is finalized after both are closed.
+// PlaceOn puts new values of a state and of a reference into the memory of a backend. Finalize
+// the backend after both are closed.
 func PlaceOn(backend compute.Backend, s *State, r *Reference) {
 	s.moments.backend, r.backend = backend, backend
 }
@@ -94,7 +92,7 @@ func (s *State) Import(weights []tensor.Named) error {
 	return s.beginFresh()
 }
 
-// beginFresh sets counters and moments to zero for fresh weights.
+// beginFresh sets counters and moments to zero for new weights.
 func (s *State) beginFresh() error {
 	s.counters = checkpoint.Counters{}
 	if err := s.moments.zero(); err != nil {
@@ -104,8 +102,7 @@ func (s *State) beginFresh() error {
 	return nil
 }
 
-// Restore replaces the full state by a snapshot. After an error the state is not
-// ready.
+// Restore replaces the full state by a snapshot. After an error the state is not ready.
 func (s *State) Restore(from checkpoint.State) error {
 	s.ready, s.Revision = false, s.Revision+1
 	if from.Model != s.network {
@@ -126,10 +123,10 @@ func (s *State) Restore(from checkpoint.State) error {
 	return nil
 }
 
-// ResetOptimizer forgets the moments and their age, which corrects their bias.
-// The weights and the total of updates stay. With fresh moments the first updates
-// are as large as the learning rate in every weight, whatever the gradient, so the
-// learning rate should warm up again, or be low.
+// ResetOptimizer drops the moments and their age, which corrects their bias. The weights and
+// the total of updates stay. The first updates with fresh moments move every weight by the
+// whole learning rate, whatever the gradient, so the learning rate should warm up again, or be
+// low.
 func (s *State) ResetOptimizer() error {
 	if !s.ready {
 		return fmt.Errorf("reset optimizer: %w", ErrNone)
@@ -138,9 +135,9 @@ func (s *State) ResetOptimizer() error {
 	return s.moments.zero()
 }
 
-// Tune prepares for updates by an optimizer: it makes moments for the tensors that
-// the optimizer trains, and drops all others. Between two resets, while moments
-// count, the trained tensors must stay the same.
+// Tune prepares for updates by an optimizer: it makes moments for the tensors that the
+// optimizer trains, and drops all others. Once moments are not zero, the trained tensors must
+// stay the same until the next reset.
 func (s *State) Tune(o config.Optimizer) error {
 	next, err := TuningOf(s.network, o)
 	if err != nil {
@@ -165,8 +162,8 @@ func (s *State) Tune(o config.Optimizer) error {
 // Ready reports whether the state is whole.
 func (s *State) Ready() bool { return s.ready }
 
-// Verify is called after a failed device call. Such a call may have taken variables
-// over and lost them; the state is then not ready any more.
+// Verify checks the state after a failed device call, which may have consumed variables; the
+// state is not ready then.
 func (s *State) Verify() {
 	for v := range s.store.IterVariables() {
 		s.ready = s.ready && v.HasValue()
@@ -182,15 +179,15 @@ func (s *State) CountUpdate() {
 	s.counters.TotalUpdates++
 }
 
-// SetSchedule notes the place in the learning-rate schedule.
+// SetSchedule records the place in the learning-rate schedule.
 func (s *State) SetSchedule(step int) { s.counters.Schedule = step }
 
-// Tuning is what the graphs of updates are built for.
+// Tuning returns the tuning for which the graphs of updates are built.
 func (s *State) Tuning() Tuning { return s.tuning }
 
-// Layout is a number that changes whenever the tuning or the set of moments does:
-// graphs of updates that were built before refer to other variables.
+// Layout changes whenever the tuning or the set of moments changes: graphs of updates that
+// were built before refer to other variables.
 func (s *State) Layout() int { return s.layout }
 
-// Store holds the variables.
+// Store returns the store of the variables.
 func (s *State) Store() *model.Store { return s.store }

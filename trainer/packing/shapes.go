@@ -9,19 +9,18 @@ import (
 	"temper/internal/config"
 )
 
-// Work is what a configuration says of the passes to come. The zero value says nothing.
+// Work is the expected work of a run by its configuration. The zero value says nothing.
 type Work struct {
 	MaxTokens, MeanTokens int
-	// Dialogues of a supervised update, 0 where there are none, and Sequences of a policy
-	// update.
+	// Dialogues of a supervised update, 0 for none, and Sequences of a policy update.
 	Dialogues, Sequences int
-	// Several updates make a step, so that the later ones score their sequences before the
-	// first, and the state before the step is copied.
+	// Several reports that a step makes several updates: the later ones score their sequences
+	// before the first, and the state before the step is copied.
 	Several bool
-	// Scores says that the policy scores sequences beside its updates, Entropies that it
-	// does so with entropies, and Reference that a reference policy does.
+	// Scores reports that the policy scores sequences beside its updates, Entropies that it
+	// does so with entropies, and Reference that a reference policy scores them.
 	Scores, Entropies, Reference bool
-	// TwoTunings says that the two kinds of updates train or decay different tensors.
+	// TwoTunings reports that the two kinds of updates train or decay different tensors.
 	TwoTunings  bool
 	MaxGraphs   int
 	CompileTime time.Duration
@@ -44,12 +43,12 @@ func WorkOf(cfg config.Run) Work {
 	return w
 }
 
-// tuningOf is what an optimizer is compiled for.
+// tuningOf returns the parts of an optimizer that are compiled into graphs.
 func tuningOf(o config.Optimizer) string {
 	return fmt.Sprint(o.DecayVectors, o.DecayEmbeddings, o.Freeze)
 }
 
-// Machine is where the passes are made.
+// Machine is the device of the passes.
 type Machine struct {
 	Backend string // its name, as in xla:cuda
 	Devices int
@@ -57,25 +56,25 @@ type Machine struct {
 	Parameters, Layers int
 }
 
-// horizon is the number of updates over which a program has to pay for itself. A run makes
-// more of them, and starts more than once.
+// horizon is the number of updates after which a program must have paid for itself. A run makes
+// more updates, and may start more than once.
 const horizon = 100
 
-// Shapes is the shapes of the passes of a run.
+// Shapes are the shapes of the passes of a run.
 type Shapes struct {
 	Supervised []Shape `json:"supervised,omitempty"`
 	Policy     []Shape `json:"policy"`
-	// Graphs is the number of programs that differ: those of shapes, and Fixed ones.
+	// Graphs is the number of different programs: those of shapes, and Fixed ones.
 	Graphs int `json:"graphs"`
 	Fixed  int `json:"without_shape"`
-	// Padding is the share of the tokens of passes that is expected to be padding.
+	// Padding is the expected share of padding in the tokens of passes.
 	Padding float64 `json:"padding"`
-	// CompileTime of a program and TokenTime of a pass are what the choice assumes.
+	// CompileTime of a program and TokenTime of a pass are assumptions of the choice.
 	CompileTime time.Duration `json:"compile_ns"`
 	TokenTime   time.Duration `json:"token_ns"`
 }
 
-// ChooseShapes chooses shapes for the plan, whose own Buckets do not matter.
+// ChooseShapes chooses shapes for a plan, whose Buckets it ignores.
 func ChooseShapes(w Work, m Machine, p Plan) Shapes {
 	compile, flops := m.assumed()
 	compile = cmp.Or(w.CompileTime, compile)
@@ -95,8 +94,8 @@ func ChooseShapes(w Work, m Machine, p Plan) Shapes {
 	return c
 }
 
-// kinds is the number of programs that each shape of policy passes has. A reference policy
-// scores by the same program as the trained one, where that yields no entropies.
+// kinds returns the number of programs of each shape of policy passes. A reference policy
+// shares the scoring program of the trained one, if that yields no entropies.
 func (w Work) kinds() int {
 	n := 1 // gradients
 	if w.Scores {
@@ -108,7 +107,7 @@ func (w Work) kinds() int {
 	return n
 }
 
-// fixed is the number of programs without a shape: gradients are added up and applied, and
+// fixed returns the number of programs without a shape: gradients are added and applied, and
 // the state is copied.
 func (w Work) fixed() int {
 	n := 2
@@ -121,9 +120,9 @@ func (w Work) fixed() int {
 	return n
 }
 
-// assumed is how long a program takes to compile and how many operations a second a device
-// makes. They are rough, and those of GPUs were never measured: trainer.graphs.compile_time
-// replaces the first.
+// assumed returns the time of compiling a program, and a device's operations a second. Both
+// are rough, and those of GPUs were never measured: trainer.graphs.compile_time replaces the
+// first.
 func (m Machine) assumed() (compile time.Duration, flops float64) {
 	if strings.Contains(m.Backend, "cpu") {
 		return time.Duration(m.Layers) * 400 * time.Millisecond, 20e9

@@ -39,8 +39,8 @@ func NewAssistant(cfg Config) (*Assistant, error) {
 	return a, nil
 }
 
-// NumAssistantLanes is how many passes an assistant makes well at a time: on the CPU one
-// on each core.
+// NumAssistantLanes returns the number of concurrent passes that suit a backend: one a core on
+// the CPU.
 func NumAssistantLanes(backend string) int {
 	if device.Threads(backend) {
 		return runtime.GOMAXPROCS(0)
@@ -48,7 +48,7 @@ func NumAssistantLanes(backend string) int {
 	return 1
 }
 
-// Close releases the device, when no pass runs any more.
+// Close releases the device after the last pass.
 func (a *Assistant) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,7 +57,7 @@ func (a *Assistant) Close() {
 	a.passes.Close()
 }
 
-// Follow takes new weights, and the names of the tensors that gradients are of.
+// Follow sets new weights, and the names of the tensors that have gradients.
 func (a *Assistant) Follow(weights []tensor.Named, trained []string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,10 +20,9 @@ type builder struct {
 	options qwen3.Options
 	loss    config.Loss
 	extras  inputs.Extras // of loss
-	// entropies is true where the scoring program yields them.
+	// entropies makes the scoring program yield entropies.
 	entropies bool
-	// temperature of the policy objective, which sees the distribution that the
-	// rollouts were sampled from.
+	// temperature of the policy objective, equal to the temperature of the rollouts.
 	temperature float64
 	// likeDecode gives the policy objective the bits of the engine.
 	likeDecode bool
@@ -36,7 +35,7 @@ func newBuilder(c Config, s *optimizer.State, over *sharding) builder {
 	}
 	return builder{
 		network: c.Network, options: c.Options, loss: c.Loss, extras: inputs.ExtrasOf(c.Loss), entropies: c.entropies(),
-		temperature: float64(float32(c.Temperature)), // as requests to the engine state it
+		temperature: float64(float32(c.Temperature)), // the precision of requests to the engine
 		likeDecode:  device.Threads(c.Backend), state: s,
 	}
 }
@@ -53,8 +52,8 @@ func (b builder) build(p Program) func(*model.Scope, []*graph.Node) []*graph.Nod
 	}
 }
 
-// aliases are the results of a program that may take the memory of inputs which are
-// donated: new weights and moments, and sums of gradients.
+// aliases returns the results of a program that may reuse the memory of donated inputs: new
+// weights and moments, and sums of gradients.
 func (b builder) aliases(p Program, store *model.Store, in []*graph.Node) []device.Alias {
 	var out []device.Alias
 	if p.Kind == Add {
@@ -69,10 +68,10 @@ func (b builder) aliases(p Program, store *model.Store, in []*graph.Node) []devi
 	return out
 }
 
-// results returns what a program computes.
+// results builds the results of a program.
 func (b builder) results(p Program) func(*model.Scope, []*graph.Node) []*graph.Node {
 	return func(scope *model.Scope, in []*graph.Node) []*graph.Node {
-		scope.SetTraining(in[0].Graph(), true) // or the backend would freeze the weights into the graph
+		scope.SetTraining(in[0].Graph(), true) // else the backend freezes the weights into the graph
 		switch p.Kind {
 		case Score, Reference:
 			logprobs, entropy, _ := b.logprobs(scope, in, p.Objective)
@@ -96,7 +95,7 @@ func (b builder) results(p Program) func(*model.Scope, []*graph.Node) []*graph.N
 			}
 			return out
 		case Apply:
-			watched := graph.ScalarZero(in[0].Graph(), in[0].DType()) // the caller has looked at the measures
+			watched := graph.ScalarZero(in[0].Graph(), in[0].DType()) // the caller has checked the measures
 			return []*graph.Node{b.adamW(scope, in[0], watched, in[1:])}
 		case Copy:
 			var out []*graph.Node
@@ -109,9 +108,9 @@ func (b builder) results(p Program) func(*model.Scope, []*graph.Node) []*graph.N
 	}
 }
 
-// logprobs runs the network and returns log-probabilities and entropies of the
-// targets, [B, T] each. With a vocabulary in chunks, chunked is what the gradient
-// of a loss goes through; otherwise it is nil.
+// logprobs runs the network and returns log-probabilities and entropies of the targets, [B, T]
+// each. With a vocabulary in chunks, the gradient of a loss goes through chunked; otherwise
+// that is nil.
 func (b builder) logprobs(scope *model.Scope, in []*graph.Node, o Objective) (logprobs, entropy *graph.Node, chunked *loss.Chunked) {
 	options, temperature, logits := b.options, 1.0, qwen3.Logits
 	if o == Policy {

@@ -20,7 +20,7 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// Outline is an update of a policy in one pass, of which nothing is computed.
+// Outline is an update of a policy in one pass, without values.
 type Outline struct {
 	Backend string
 	Model   qwen3.Config
@@ -34,11 +34,11 @@ type Outline struct {
 	LogitsChunk int
 }
 
-// CompileUpdate compiles an update and returns what the compiler says about the memory of
-// one device. No weight is made: the network may be larger than this machine. Only XLA has
-// an answer. The CPU plugin is told to order a program of short rows by memory, as plugins
-// of GPUs do, where this process has not opened it before. Long rows say their order in the
-// graph, and need more memory in that order than in the plugin's own.
+// CompileUpdate compiles an update and returns the compiler's report on the memory of one
+// device. It makes no weights: the network may be larger than this machine. Only XLA reports.
+// The CPU plugin, unless this process has opened it before, is told to order a program of
+// short rows by memory, as plugins of GPUs do. The graph of long rows states their order, and
+// needs more memory in that order than in the plugin's.
 func CompileUpdate(u Outline) (device.CompiledMemory, error) {
 	if u.Length < qwen3.LongCompiledRow {
 		device.OrderByMemory(u.Backend)
@@ -69,7 +69,7 @@ func CompileUpdate(u Outline) (device.CompiledMemory, error) {
 	return p.memoryOfUpdate(fullRows(rows, u.Length, u.Packed), adam)
 }
 
-// fullRows is a microbatch without padding.
+// fullRows returns a microbatch without padding.
 func fullRows(rows, length int, packed bool) packing.Microbatch {
 	mb := packing.Microbatch{Shape: packing.Shape{Rows: rows, Length: length}, Packed: packed}
 	sample := &rl.Sample{Tokens: make([]int32, length+1), LossMask: make([]bool, length+1)}
@@ -79,7 +79,7 @@ func fullRows(rows, length int, packed bool) packing.Microbatch {
 	return mb
 }
 
-// memoryOfUpdate compiles the update over a microbatch and asks for its memory.
+// memoryOfUpdate compiles the update over a microbatch and returns its memory.
 func (p *Passes) memoryOfUpdate(mb packing.Microbatch, o config.Optimizer) (device.CompiledMemory, error) {
 	program := Program{Policy, Update}
 	args := append(inputs.Policy(mb, 1, inputs.ExtrasOf(p.cfg.Loss)), optimizer.Numbers(o, o.LR, 1))
@@ -105,8 +105,8 @@ func (p *Passes) memoryOfUpdate(mb packing.Microbatch, o config.Optimizer) (devi
 	return m, nil
 }
 
-// prepare returns what executes a program, and the shapes of its inputs, those of the
-// first device first.
+// prepare returns the executor of a program, and the shapes of its inputs, starting with the
+// first device.
 func (p *Passes) prepare(program Program, args []any) (*model.Exec, []shapes.Shape, error) {
 	perDevice := [][]any{args}
 	var exec *model.Exec

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// exhaustions are what PJRT's plugins say, of a compilation and of a call, where a device has
-// no more memory: the name of the error, its number, and texts without either.
+// exhaustions are the texts of PJRT's plugins, for a compilation and a call, when a device has
+// no memory left: the name of the error, its number, and texts without either.
 var exhaustions = []string{"RESOURCE_EXHAUSTED", "PJRT ERROR (CODE=8)", "OUT OF MEMORY ALLOCATING", "OUT OF MEMORY WHILE TRYING TO ALLOCATE"}
 
-// exhausted gives the error of a device without memory the kind of a step that is too
-// large: another attempt would fail as this one did. Other errors stay what they are.
+// exhausted turns the error of a device without memory into ErrTooLarge: another attempt would
+// fail, too. It returns other errors unchanged.
 func exhausted(err error) error {
 	if err == nil {
 		return nil

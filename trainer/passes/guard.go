@@ -9,9 +9,9 @@ import (
 
 // GraphError is a failure to build or run a computation graph.
 type GraphError struct {
-	Op    string // what was being computed
+	Op    string // the operation
 	Err   error
-	Stack string // where the graph was being built
+	Stack string // of the code that built the graph
 }
 
 // Error returns one line without the stack.
@@ -20,7 +20,7 @@ func (e *GraphError) Error() string { return e.Op + " graph: " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *GraphError) Unwrap() error { return e.Err }
 
-// DeviceFailed says that the device may be unusable: whoever goes on opens it anew.
+// DeviceFailed reports that the device may be unusable: open it again.
 func (*GraphError) DeviceFailed() bool { return true }
 
 // guard turns panics and errors of GoMLX into a GraphError.

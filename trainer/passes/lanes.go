@@ -48,7 +48,7 @@ func (p *Passes) Each(ctx context.Context, program Program, micros []packing.Mic
 	return nil
 }
 
-// launcher runs a program on microbatches in goroutines of its own.
+// launcher runs a program on microbatches in goroutines.
 type launcher struct {
 	passes     *Passes
 	program    Program

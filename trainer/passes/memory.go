@@ -9,13 +9,13 @@ import (
 	"temper/trainer/packing"
 )
 
-// ErrTooLarge means that a step was not started because one of its passes needs
-// more memory than there is. The state is as it was.
+// ErrTooLarge means that a step was not started because one of its passes needs too much
+// memory. The state is unchanged.
 var ErrTooLarge = fault.Newf(fault.TooLarge, "step does not fit the memory")
 
-// StepBytes estimates the peak of device memory, in bytes, while so many passes
-// run side by side, each over rows of length tokens, padding included. accumulate
-// says that the gradients of several passes are added up before the update.
+// StepBytes estimates the peak of device memory, in bytes, of a number of concurrent passes,
+// each over rows of length tokens, including padding. accumulate reports that the gradients of
+// several passes are added before the update.
 type StepBytes func(rows, length, passes int, accumulate bool) (int64, error)
 
 // Memory bounds what passes may use. Without a limit, or without an estimate,
@@ -46,8 +46,8 @@ func (m Memory) Check(parts [][]packing.Microbatch) error {
 	return nil
 }
 
-// need is the memory that the largest of the passes takes with so many side by
-// side, and the shape of that pass. It is 0 where nobody estimates it.
+// need returns the memory of a number of concurrent passes of the largest shape, and that
+// shape; 0 without an estimate.
 func (m Memory) need(micros []packing.Microbatch, lanes int) (most int64, at packing.Shape, err error) {
 	if m.Limit == 0 || m.Bytes == nil {
 		return 0, packing.Shape{}, nil
@@ -64,9 +64,8 @@ func (m Memory) need(micros []packing.Microbatch, lanes int) (most int64, at pac
 	return most, at, nil
 }
 
-// numLanes is how many of the passes run side by side. On the CPU backend it is one
-// on each core, or fewer where so many do not fit the memory. Other devices make one
-// pass after another.
+// numLanes returns the number of concurrent passes. On the CPU backend it is one a core, or as
+// many as fit the memory. Other devices make one pass after another.
 func (p *Passes) numLanes(micros []packing.Microbatch) (int, error) {
 	most := p.cfg.Lanes
 	if most == 0 {

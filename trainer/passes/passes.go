@@ -1,10 +1,10 @@
-// Package passes owns the device: it builds and compiles the graphs of training and
-// calls them, one after another, side by side, or over the devices of a mesh. A
-// pass is one call. The package changes the weights only as its programs say; it
-// decides neither which passes a step makes nor what their results mean.
+// Package passes owns the device: it builds and compiles the graphs of training and calls
+// them, one after another, concurrently, or over the devices of a mesh. A pass is one call.
+// Only a program changes the weights. The package decides neither which passes a step makes
+// nor what their results mean.
 //
-// Invariant: what a pass yields depends on its program, its inputs and the state,
-// not on which passes run beside it or have run before.
+// Invariant: the results of a pass depend on its program, its inputs and the state, not on
+// concurrent or earlier passes.
 //
 // Axes in comments: B rows of a microbatch, T tokens of a row.
 package passes
@@ -32,32 +32,32 @@ type Config struct {
 	Network qwen3.Config
 	Options qwen3.Options
 	Loss    config.Loss
-	// Entropies makes the scoring program yield entropies, which it does anyway where the
-	// loss selects by them.
+	// Entropies makes the scoring program yield entropies, as a loss that selects by them
+	// does.
 	Entropies   bool
 	Temperature float64
 	Lanes       int
 	Memory      Memory
-	// Remote makes passes in other processes; nil makes all of them here.
+	// Remote makes passes in other processes; nil makes all passes in this one.
 	Remote RemotePasses
 }
 
 // entropies reports whether the scoring program yields them.
 func (c *Config) entropies() bool { return c.Entropies || c.Loss.EntropyFraction > 0 }
 
-// Passes calls the programs of one state on one backend. Its methods must not be
-// called at the same time.
+// Passes calls the programs of one state on one backend. Its methods must not be called
+// concurrently.
 type Passes struct {
 	cfg       Config
 	backend   compute.Backend
 	helpers   device.Helpers // of the backend
-	sharding  *sharding      // over several devices; nil on one
+	sharding  *sharding      // over a mesh; nil for one device
 	state     *optimizer.State
 	reference *optimizer.Reference
 	builder   builder
 	compiled  map[Program]*model.Exec
-	graphs    map[graphKey]bool // what was compiled
-	layout    int               // the state's, for which the update programs were compiled
+	graphs    map[graphKey]bool // compiled graphs
+	layout    int               // of the state, for which the update programs were compiled
 	// Publisher reads the weights of the state.
 	Publisher *Publisher
 }
@@ -93,8 +93,8 @@ func Open(cfg Config, s *optimizer.State, reference *optimizer.Reference) (*Pass
 	}, nil
 }
 
-// Close releases the device. State and reference, whose variables lie on it, are
-// closed before.
+// Close releases the device. Close the state and the reference, whose variables lie on it,
+// before.
 func (p *Passes) Close() {
 	for _, exec := range p.compiled {
 		exec.Finalize()
@@ -104,14 +104,14 @@ func (p *Passes) Close() {
 	p.backend.Finalize()
 }
 
-// NumGraphs is the number of graphs compiled for the present layout of the state.
+// NumGraphs returns the number of graphs compiled for the present layout of the state.
 func (p *Passes) NumGraphs() int { return len(p.graphs) }
 
-// MaxGraphs bounds NumGraphs, where microbatches have so many shapes: each kind of
-// pass over a microbatch for two objectives, and the three other kinds once.
+// MaxGraphs bounds NumGraphs for a number of shapes of microbatches: each kind of pass over a
+// microbatch for two objectives, and the three other kinds once.
 func MaxGraphs(shapes int) int { return 2*int(Add)*shapes + 3 }
 
-// Savepoint copies what an update changes, on the device.
+// Savepoint copies the variables that an update changes, on the device.
 func (p *Passes) Savepoint() (*optimizer.Savepoint, error) {
 	nothing := tensors.FromScalar(float32(0))
 	defer device.Free(nothing)
@@ -122,8 +122,8 @@ func (p *Passes) Savepoint() (*optimizer.Savepoint, error) {
 	return p.state.Savepoint(copies), nil
 }
 
-// Call makes one pass with inputs of a shape; programs that do not work on a
-// microbatch have the zero shape. The caller owns the results.
+// Call makes one pass with inputs of a shape; programs without a microbatch have the zero
+// shape. The caller owns the results.
 func (p *Passes) Call(program Program, shape packing.Shape, args ...any) ([]device.Value, error) {
 	p.forgetStale()
 	p.graphs[graphKey{program, shape}] = true
@@ -142,8 +142,8 @@ func (p *Passes) Call(program Program, shape packing.Shape, args ...any) ([]devi
 	return out, nil
 }
 
-// Donate is Call for a program without a microbatch, whose last inputs are taken
-// over: their memory can hold the results.
+// Donate is Call for a program without a microbatch. It consumes the last inputs, whose
+// memory can hold the results.
 func (p *Passes) Donate(program Program, args []any, taken []device.Value) ([]device.Value, error) {
 	p.forgetStale()
 	p.graphs[graphKey{program: program}] = true
@@ -169,7 +169,7 @@ func (p *Passes) Donate(program Program, args []any, taken []device.Value) ([]de
 	return out, nil
 }
 
-// noteChange notes that a program is about to change weights.
+// noteChange increases the revision before a program changes weights.
 func (p *Passes) noteChange(program Program) {
 	if program.Kind == Update || program.Kind == Apply {
 		p.state.Revision++
@@ -185,8 +185,7 @@ func (p *Passes) callWhole(program Program, args []any) ([]device.Value, error) 
 	return p.execute(program, exec, args)
 }
 
-// compile returns what executes a program on one device. The graph itself is
-// compiled with its first call.
+// compile returns the executor of a program on one device. Its first call compiles the graph.
 func (p *Passes) compile(program Program) (*model.Exec, error) {
 	if exec := p.compiled[program]; exec != nil {
 		return exec, nil
@@ -195,7 +194,7 @@ func (p *Passes) compile(program Program) (*model.Exec, error) {
 	if err != nil {
 		return nil, err
 	}
-	exec.SetMaxCache(-1) // GoMLX refuses the 33rd shape otherwise
+	exec.SetMaxCache(-1) // otherwise GoMLX refuses the 33rd shape
 	p.compiled[program] = exec
 	return exec, nil
 }
@@ -208,7 +207,7 @@ func (p *Passes) newExec(program Program) (*model.Exec, error) {
 	return exec, nil
 }
 
-// storeOf holds the weights that a program reads.
+// storeOf returns the store of the weights that a program reads.
 func (p *Passes) storeOf(program Program) *model.Store {
 	if program.Kind == Reference {
 		return p.reference.Store()
@@ -216,8 +215,8 @@ func (p *Passes) storeOf(program Program) *model.Store {
 	return p.state.Store()
 }
 
-// forgetStale drops the programs that read or write moments, when the state has
-// others now than those that they were compiled for.
+// forgetStale drops the programs that read or write moments when the state has other moments
+// than those that they were compiled for.
 func (p *Passes) forgetStale() {
 	if p.layout == p.state.Layout() {
 		return
@@ -236,8 +235,7 @@ func (p *Passes) forgetStale() {
 	}
 }
 
-// execute calls a program. Several goroutines may do so at the same time, unless
-// the program changes weights.
+// execute calls a program. It may be called concurrently unless the program changes weights.
 func (p *Passes) execute(program Program, exec *model.Exec, args []any) ([]device.Value, error) {
 	defer kernels.Enter(p.cfg.Kernels)()
 	var out []*tensors.Tensor

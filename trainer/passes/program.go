@@ -9,7 +9,7 @@ type Program struct {
 // String is like "grpo update".
 func (p Program) String() string { return p.Objective.String() + " " + p.Kind.String() }
 
-// Objective says what a program computes of a microbatch.
+// Objective is the objective of a program.
 type Objective int
 
 // The objectives.
@@ -21,7 +21,7 @@ const (
 // String is the short name, as in reports.
 func (o Objective) String() string { return [...]string{"sft", "grpo"}[o] }
 
-// Kind says what a program does with what it computes.
+// Kind is what a program does.
 type Kind int
 
 // The kinds. Up to Update they work on a microbatch.
@@ -32,7 +32,7 @@ const (
 	Update                // measures and norm; the gradients go through the optimizer in the same graph
 	Add                   // the sum of two sets of gradients
 	Apply                 // the optimizer on given gradients
-	Copy                  // what an update changes, in buffers of its own
+	Copy                  // copies of what an update changes
 )
 
 // String is the short name, as in errors.

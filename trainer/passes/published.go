@@ -14,20 +14,20 @@ import (
 	"temper/trainer/weights/tensor"
 )
 
-// Publisher copies weights to the host as they are published. Its methods must not be
-// called at the same time.
+// Publisher copies weights to the host for publication. Its methods must not be called
+// concurrently.
 type Publisher struct {
 	cfg     Config
 	state   *optimizer.State
 	backend compute.Backend // of the passes
-	// What merges adapters into weights, made with the first merge, and its backend where
-	// that is one of its own.
+	// exec merges adapters into weights; the first merge makes it. own is its backend if that
+	// is not the backend of the passes.
 	exec *graph.Exec
 	own  compute.Backend
 }
 
-// Weight copies a weight to the host: with its adapters, where it has some. On the Go
-// backend it has the bits that passes compute with.
+// Weight copies a weight to the host, with its adapters if it has some. On the Go backend it
+// has the bits that passes compute with.
 func (p *Publisher) Weight(name string) (tensor.Named, error) {
 	weight, err := p.state.Weight(name)
 	if err != nil || !p.cfg.Network.Adapted(name) {
@@ -71,8 +71,8 @@ func (p *Publisher) merge(weight, a, b tensor.Named) ([]float32, error) {
 	return tensors.CopyFlatData[float32](out[0])
 }
 
-// open makes what executes merges: on the backend of the passes where that is the Go
-// backend, on one of its own elsewhere.
+// open makes the executor of merges: on the backend of the passes if that is the Go backend,
+// else on a separate one.
 func (p *Publisher) open() error {
 	if p.exec != nil {
 		return nil
@@ -90,7 +90,7 @@ func (p *Publisher) open() error {
 	return err
 }
 
-// close releases what open made.
+// close releases the executor and its backend.
 func (p *Publisher) close() {
 	if p.exec != nil {
 		p.exec.Finalize()

@@ -44,7 +44,7 @@ type RemoteSetup struct {
 	gradients []qwen3.TensorSpec // of Trained
 }
 
-// dispatcher makes the passes of one call of Each, here and elsewhere.
+// dispatcher makes the passes of one call of Each, in this process and in others.
 type dispatcher struct {
 	numRemote int
 	connect   func(context.Context, func(Lane))

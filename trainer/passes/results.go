@@ -11,8 +11,8 @@ import (
 	"temper/trainer/packing"
 )
 
-// CheckResults refuses what is not of the form that a pass over a shape yields. Sums would
-// take a single number for a whole gradient.
+// CheckResults refuses results of another form than that of a pass over a shape. A sum would
+// accept a single number for a whole gradient.
 func (s RemoteSetup) CheckResults(p Program, shape packing.Shape, out []*tensors.Tensor) error {
 	want, err := s.resultsOf(p, shape)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s RemoteSetup) CheckResults(p Program, shape packing.Shape, out []*tensors
 	return nil
 }
 
-// resultsOf are the shapes of what a pass yields; see builder.results.
+// resultsOf returns the shapes of the results of a pass; see builder.results.
 func (s RemoteSetup) resultsOf(p Program, shape packing.Shape) ([]shapes.Shape, error) {
 	switch p.Kind {
 	case Score:

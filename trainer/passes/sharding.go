@@ -21,13 +21,13 @@ import (
 // devices; measures and log-probabilities come back whole.
 type sharding struct {
 	mesh    device.Mesh
-	devices *distributed.DeviceMesh // the only one: GoMLX compares meshes by their address
+	devices *distributed.DeviceMesh // the only instance: GoMLX compares meshes by their address
 	weights []device.Sharding       // in the order of qwen3.Config.Tensors
 	byName  map[string]device.Sharding
 }
 
-// newSharding checks the mesh against the network and the opened backend. It is nil
-// for a mesh of one device.
+// newSharding checks the mesh against the network and the opened backend. It returns nil for a
+// mesh of one device.
 func newSharding(cfg Config, backend compute.Backend) (*sharding, error) {
 	if !cfg.Mesh.Several() {
 		return nil, nil
@@ -55,10 +55,10 @@ func shardingOver(network qwen3.Config, mesh device.Mesh) (*sharding, error) {
 	return s, nil
 }
 
-// ofInput is how input i of a program is dealt: a gradient as its weight is, what
-// has a value per row or token by rows, and numbers not at all.
+// ofInput returns the sharding of input i of a program: gradients like their weights, values
+// of rows or tokens by rows, and numbers not at all.
 func (s *sharding) ofInput(p Program, i int, dims []int, trained []qwen3.TensorSpec) (device.Sharding, error) {
-	first := len(dims) // of the gradients among the inputs
+	first := len(dims) // index of the first gradient among the inputs
 	switch p.Kind {
 	case Add:
 		first = 0
@@ -76,14 +76,14 @@ func (s *sharding) ofInput(p Program, i int, dims []int, trained []qwen3.TensorS
 	return s.byName[trained[(i-first)%len(trained)].Name], nil
 }
 
-// output is how a result of a program is dealt, and whether it stays on the devices.
+// output is the sharding of a result of a program, and whether it stays on the devices.
 type output struct {
 	device.Sharding
 	stays bool
 }
 
-// ofOutputs is how the results of a program are dealt, after the variables that it
-// changes. shape is that of the microbatch.
+// ofOutputs returns the shardings of the results of a program, after the variables that it
+// changes.
 func (s *sharding) ofOutputs(p Program, entropy bool, trained []qwen3.TensorSpec) []output {
 	rows := output{Sharding: device.Sharding{Name: "batch", Axes: []string{device.AxisData, ""}}}
 	number := output{Sharding: device.Everywhere(nil)}
@@ -134,8 +134,8 @@ func (s *sharding) placeVariables(store *model.Store) error {
 	return nil
 }
 
-// isPlaced reports whether a variable has its place. GoMLX gives new ones the place of
-// a copy on every device.
+// isPlaced reports whether a variable has its place. GoMLX places a new one as a copy on every
+// device.
 func (s *sharding) isPlaced(v *model.Variable, w device.Sharding) bool {
 	spec := v.ShardingSpec()
 	if spec == nil || spec.Mesh != s.devices || len(spec.Axes) != len(w.Axes) {
@@ -149,8 +149,8 @@ func (s *sharding) isPlaced(v *model.Variable, w device.Sharding) bool {
 	return true
 }
 
-// callSharded is Call on several devices. The program takes over the last inputs, which
-// lie on the devices already.
+// callSharded is Call on a mesh. The program consumes the last inputs, which lie on the
+// devices already.
 func (p *Passes) callSharded(program Program, args []any, taken []device.Value) ([]device.Value, error) {
 	s := p.sharding
 	perDevice, inputs, err := s.dealInputs(program, args, p.state.Tuning().Trained)
@@ -187,8 +187,8 @@ func (p *Passes) callSharded(program Program, args []any, taken []device.Value) 
 	return s.execute(program, exec, flat, outputs)
 }
 
-// compileSharded returns what executes a program on the mesh. The graph itself is
-// compiled with its first call.
+// compileSharded returns the executor of a program on the mesh. Its first call compiles the
+// graph.
 func (p *Passes) compileSharded(program Program, inputs []*distributed.ShardingSpec, outputs []output) (*model.Exec, error) {
 	store := p.storeOf(program)
 	if err := p.sharding.placeVariables(store); err != nil {
@@ -217,8 +217,8 @@ func (p *Passes) compileSharded(program Program, inputs []*distributed.ShardingS
 	return exec, nil
 }
 
-// changed are the variables that a program changes, in the order in which GoMLX puts
-// their new values before the results.
+// changed returns the variables that a program changes, in the order in which GoMLX puts their
+// new values before the results.
 func changed(program Program, store *model.Store, trained []*model.Variable) []*model.Variable {
 	if program.Kind != Update && program.Kind != Apply {
 		return nil
@@ -262,7 +262,7 @@ func (s *sharding) dealInputs(p Program, args []any, trained []qwen3.TensorSpec)
 	return perDevice, specs, nil
 }
 
-// execute calls a program on all devices. The inputs are those of the first device, then
+// execute calls a program on all devices. The inputs of the first device come first, then
 // those of the second, and so on.
 func (s *sharding) execute(program Program, exec *model.Exec, inputs []any, outputs []output) ([]device.Value, error) {
 	var out []device.Value
@@ -286,7 +286,7 @@ func (s *sharding) execute(program Program, exec *model.Exec, inputs []any, outp
 	return out, err
 }
 
-// valueOf puts result i of so many together from those of all devices.
+// valueOf joins result i of all devices.
 func (s *sharding) valueOf(o output, flat []*tensors.Tensor, i, results int) (device.Value, error) {
 	spec, err := o.Spec(s.devices)
 	if err != nil {

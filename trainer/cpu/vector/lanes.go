@@ -13,7 +13,7 @@ const Width = 16
 // Vector is sixteen float32.
 type Vector = archsimd.Float32x16
 
-// Load reads a vector at element i of a slice. The caller knows that it is there.
+// Load reads a vector at element i of a slice, which must have Width elements there.
 func Load(s []float32, i int) Vector {
 	return archsimd.LoadFloat32x16Array((*[Width]float32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s)), 4*i)))
 }
@@ -23,7 +23,7 @@ func Store(v Vector, s []float32, i int) {
 	v.StoreArray((*[Width]float32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s)), 4*i)))
 }
 
-// Splat is a vector of one number.
+// Splat returns a vector of one number.
 func Splat(x float32) Vector { return archsimd.BroadcastFloat32x16(x) }
 
 // Total adds the lanes: each half to the other, twice, then neighbors, then the rest.
@@ -34,7 +34,7 @@ func Total(v Vector) float32 {
 	return two.GetElem(0) + two.GetElem(1)
 }
 
-// Largest is the maximum of the lanes.
+// Largest returns the maximum of the lanes.
 func Largest(v Vector) float32 {
 	eight := v.GetLo().Max(v.GetHi())
 	four := eight.GetLo().Max(eight.GetHi())
@@ -63,13 +63,13 @@ func ExpRounded(x Vector) Vector {
 	return expFrom(x, x.MulAdd(Splat(log2E), Splat(0.5)).RoundScaled(0))
 }
 
-// ExpFloor is the exponential of single elements: it takes the power of two below.
+// ExpFloor is the exponential of single elements: it rounds down to a power of two.
 func ExpFloor(x Vector) Vector {
 	x = x.Max(Splat(-expLimit)).Min(Splat(expLimit))
 	return expFrom(x, x.MulAdd(Splat(log2E), Splat(0.5)).FloorScaled(0))
 }
 
-// expFrom is e^x where z is the power of two to begin with.
+// expFrom returns e^x; z is the power of two to start from.
 func expFrom(x, z Vector) Vector {
 	g := x.Sub(z.Mul(Splat(ln2High))).Sub(z.Mul(Splat(ln2Low)))
 	p := Splat(exp7).MulAdd(g, Splat(exp6))
@@ -81,14 +81,14 @@ func expFrom(x, z Vector) Vector {
 	return power(z).Mul(p)
 }
 
-// power is 2^z for whole numbers.
+// power returns 2^z for whole numbers.
 func power(z Vector) Vector {
 	return z.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x16(127)).ShiftAllLeft(23).BitsToFloat32()
 }
 
-// ExpSingle is the exponential of the keys at the end of a context, fewer than a vector.
-// It finds the power of two in double precision and rounds after each product. NaN stays NaN: a network that went
-// wrong must not look well.
+// ExpSingle is the exponential of the keys at the end of a context, fewer than a vector. It
+// finds the power of two in double precision and rounds after each product. NaN stays NaN, so
+// that a diverged network is noticed.
 func ExpSingle(x Vector) Vector {
 	z := floorDouble(x)
 	g := x.Sub(z.Mul(Splat(ln2High))).Sub(z.Mul(Splat(ln2Low)))
@@ -101,7 +101,7 @@ func ExpSingle(x Vector) Vector {
 	return power(z).Mul(p).Masked(x.GreaterEqual(Splat(-expLimit)).Or(x.IsNaN()))
 }
 
-// floorDouble is the floor of x/ln(2)+0.5, which is computed in double precision.
+// floorDouble returns the floor of x/ln(2)+0.5, computed in double precision.
 func floorDouble(x Vector) Vector {
 	scale, half := archsimd.BroadcastFloat64x8(log2E), archsimd.BroadcastFloat64x8(0.5)
 	part := func(v archsimd.Float32x8) archsimd.Float32x8 {
@@ -117,7 +117,7 @@ const HalfWidth = 8
 // Half is eight float32, the vector of AVX2.
 type Half = archsimd.Float32x8
 
-// LoadHalf reads a half vector at element i of a slice. The caller knows that it is there.
+// LoadHalf reads a half vector at element i of a slice, which must have HalfWidth elements there.
 func LoadHalf(s []float32, i int) Half {
 	return archsimd.LoadFloat32x8Array((*[HalfWidth]float32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s)), 4*i)))
 }
@@ -127,7 +127,7 @@ func StoreHalf(v Half, s []float32, i int) {
 	v.StoreArray((*[HalfWidth]float32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s)), 4*i)))
 }
 
-// SplatHalf is a half vector of one number.
+// SplatHalf returns a half vector of one number.
 func SplatHalf(x float32) Half { return archsimd.BroadcastFloat32x8(x) }
 
 // TotalHalf adds the lanes: one half to the other, then neighbors, then the rest.
@@ -137,7 +137,7 @@ func TotalHalf(v Half) float32 {
 	return two.GetElem(0) + two.GetElem(1)
 }
 
-// LargestHalf is the maximum of the lanes.
+// LargestHalf returns the maximum of the lanes.
 func LargestHalf(v Half) float32 {
 	four := v.GetLo().Max(v.GetHi())
 	var e [4]float32
@@ -145,7 +145,7 @@ func LargestHalf(v Half) float32 {
 	return max(e[0], e[1], e[2], e[3])
 }
 
-// ExpFloor8 is ExpFloor for eight float32, without the scaled floor that AVX2 lacks.
+// ExpFloor8 is ExpFloor for eight float32, without the scaled floor, which AVX2 lacks.
 func ExpFloor8(x Half) Half {
 	c := archsimd.BroadcastFloat32x8
 	x = x.Max(c(-expLimit)).Min(c(expLimit))
@@ -160,7 +160,7 @@ func ExpFloor8(x Half) Half {
 	return power8(z).Mul(p)
 }
 
-// power8 is 2^z for whole numbers.
+// power8 returns 2^z for whole numbers.
 func power8(z Half) Half {
 	return z.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x8(127)).ShiftAllLeft(23).BitsToFloat32()
 }

@@ -69,7 +69,7 @@ func advantages(mb packing.Microbatch) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(out, mb.Rows, 1)
 }
 
-// sequenceNumbers numbers the members and gives each token the number of its own.
+// sequenceNumbers numbers the members and gives each token the number of its member.
 func sequenceNumbers(mb packing.Microbatch) []int32 {
 	out := make([]int32, mb.Rows*mb.Length)
 	for i, r := range mb.Members {
@@ -80,8 +80,8 @@ func sequenceNumbers(mb packing.Microbatch) []int32 {
 	return out
 }
 
-// withSegments adds what keeps packed sequences apart, int32 [3, B, T]: the tokens,
-// their positions in their sequences, and their segments, where 0 is padding.
+// withSegments adds positions and segments, which separate packed sequences, to the tokens:
+// int32 [3, B, T]. Segment 0 is padding.
 func withSegments(mb packing.Microbatch, tokens []int32) []int32 {
 	n := len(tokens)
 	out := make([]int32, 3*n)

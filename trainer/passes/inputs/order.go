@@ -1,6 +1,6 @@
-// Package inputs owns the inputs of a device pass: which there are, in which order,
-// and how a microbatch becomes their tensors. Code that builds a graph takes the
-// inputs apart with the names of this package. It computes nothing of them.
+// Package inputs owns the inputs of a device pass: their number and order, and how a
+// microbatch becomes their tensors. Code that builds a graph finds the inputs by the names of
+// this package. It computes nothing from them.
 //
 // Invariant: padding is zero in every input, and no result depends on it.
 //
@@ -24,12 +24,12 @@ const (
 	Tokens          = iota // int32 [B, T], with packing [3, B, T]: tokens, positions, segments
 	Targets                // int32 [B, T], the token after each
 	Mask                   // bool [B, T], the targets in the loss
-	Denominator            // float32 scalar, what the sum of losses is divided by
+	Denominator            // float32 scalar, the divisor of the sum of losses
 	Advantages             // float32 [B, 1], with packing [B, T]
 	RolloutLogprobs        // float32 [B, T], the engine's log-probabilities of the targets
 	OldLogprobs            // float32 [B, T], the policy's before the step
-	HasOld                 // bool scalar; where it is false the old policy is the present one
-	NumFixed               // the inputs of Extras follow, in their order
+	HasOld                 // bool scalar; false if the old policy is the present one
+	NumFixed               // number of these; the inputs of Extras follow in order
 )
 
 // Extra is an input of policy updates that only some objectives need.
@@ -64,8 +64,7 @@ func ExtrasOf(l config.Loss) Extras {
 	return out
 }
 
-// Node finds an extra input among the inputs of a graph; nil where the objective
-// has none.
+// Node returns an extra input among the inputs of a graph; nil if the objective has none.
 func (x Extras) Node(in []*graph.Node, e Extra) *graph.Node {
 	i := slices.Index(x, e)
 	if i < 0 {
@@ -74,11 +73,11 @@ func (x Extras) Node(in []*graph.Node, e Extra) *graph.Node {
 	return in[NumFixed+i]
 }
 
-// ModelInputs takes the input Tokens apart.
+// ModelInputs splits the input Tokens.
 func ModelInputs(tokens *graph.Node) qwen3.Inputs {
 	if tokens.Rank() == 2 {
-		// Rows are padded on the right, where causal attention never looks, so the
-		// padding needs no segment of its own.
+		// Rows are padded on the right, where causal attention never looks, so the padding needs
+		// no segment.
 		return qwen3.Inputs{Tokens: tokens}
 	}
 	dims := tokens.Shape().Dimensions[1:]
