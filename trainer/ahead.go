@@ -7,8 +7,8 @@ import (
 	"temper/trainer/passes"
 )
 
-// compileAhead compiles the programs that steps like this one meet, side by side, where their
-// shapes are fixed. several says that the step makes several updates.
+// compileAhead compiles the programs of steps like this one concurrently, if their shapes are
+// fixed. several reports that the step makes several updates.
 func (s *step) compileAhead(ctx context.Context, several bool) error {
 	if len(s.plan.Buckets) == 0 {
 		return nil

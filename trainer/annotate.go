@@ -12,8 +12,8 @@ import (
 	"temper/trainer/passes"
 )
 
-// withoutOverlong leaves out the trajectories that hit the limit of response tokens,
-// where the objective asks for it. They still count in the advantages of their group.
+// withoutOverlong drops the trajectories that hit the limit of response tokens, if the
+// objective asks for it. They still count in the advantages of their group.
 func (s *step) withoutOverlong(rows []*packing.Row) []*packing.Row {
 	if s.objective != passes.Policy || s.loss.Overlong != config.OverlongMask {
 		return rows
@@ -21,8 +21,8 @@ func (s *step) withoutOverlong(rows []*packing.Row) []*packing.Row {
 	return slices.DeleteFunc(rows, func(r *packing.Row) bool { return r.Sample.Truncated })
 }
 
-// annotate gives the rows of a policy update what the objective needs beside the
-// samples. All of it belongs to the policies from before the step.
+// annotate adds to the rows of a policy update the values that the objective needs beside the
+// samples. All of them come from the policies before the step.
 func (s *step) annotate(ctx context.Context, parts [][]*packing.Row) error {
 	if s.objective != passes.Policy {
 		return nil
@@ -56,8 +56,8 @@ func (s *step) annotate(ctx context.Context, parts [][]*packing.Row) error {
 	return nil
 }
 
-// checkRollout refuses samples without the engine's log-probabilities where the
-// objective divides by them.
+// checkRollout refuses samples without the engine's log-probabilities if the objective divides
+// by them.
 func checkRollout(rows []*packing.Row) error {
 	for _, r := range rows {
 		s := r.Sample
@@ -73,9 +73,9 @@ func checkRollout(rows []*packing.Row) error {
 	return nil
 }
 
-// selectUncertain selects the fraction of the minibatch's loss tokens at which the
-// policy was least certain, those above a quantile of the entropy (arXiv 2506.01939,
-// section 5). It selects at least one token; ties go to the earlier sample.
+// selectUncertain selects the fraction of the minibatch's loss tokens at which the policy was
+// least certain, those above a quantile of the entropy (arXiv 2506.01939, section 5). It
+// selects at least one token; ties go to the earlier sample.
 func selectUncertain(rows []*packing.Row, fraction float64) {
 	type token struct {
 		row *packing.Row

@@ -12,7 +12,7 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// divergedError returns the error of an update that was refused, with a report of what is
+// divergedError returns the error of a refused update, with a report of the values that are
 // not finite.
 func (s *step) divergedError(ctx context.Context, micros []packing.Microbatch, m meter) *DivergedError {
 	report := Divergence{
@@ -30,10 +30,9 @@ func (s *step) divergedError(ctx context.Context, micros []packing.Microbatch, m
 	return &DivergedError{Report: report}
 }
 
-// diagnosis makes the passes of a refused update again, one by one, to find out what
-// is not finite. The state is the one from before the update, so the passes yield
-// what they yielded then. Nothing is changed. A failure on the way shortens the
-// report.
+// diagnosis repeats the passes of a refused update, one by one, to find the values that are not
+// finite. The state is the one before the update, so the passes have the same results. It
+// changes nothing. A failure shortens the report.
 type diagnosis struct {
 	state    *optimizer.State
 	trained  []qwen3.TensorSpec
@@ -89,7 +88,7 @@ func (e diagnosis) measureWeights() error {
 	return nil
 }
 
-// worse ranks a pass that is not finite above all others, and then by the norm.
+// worse orders passes: one that is not finite is above all others, then by the norm.
 func worse(a, b DivergedPass) bool {
 	bad := func(p DivergedPass) bool { return p.Tensor != "" || p.Metric != "" }
 	if bad(a) != bad(b) {
@@ -127,7 +126,7 @@ func (e diagnosis) measurePass(mb packing.Microbatch) (DivergedPass, []TensorRep
 		squares += norm * norm
 		reports[i] = TensorReport{Name: spec.Name, GradientNorm: Number(norm), GradientNotFinite: bad}
 		if bad > 0 {
-			p.Tensor = spec.Name // the last one in the order of the network is the first in the backward pass
+			p.Tensor = spec.Name // the last one in network order is the first in the backward pass
 		}
 	}
 	p.GradNorm = Number(math.Sqrt(squares))
@@ -142,7 +141,7 @@ func (r *Divergence) setGradients(reports []TensorReport) {
 	}
 }
 
-// setCause fills in the tensor and the cause.
+// setCause sets the tensor and the cause.
 func (r *Divergence) setCause() {
 	largest := TensorReport{}
 	for _, x := range r.Tensors {
@@ -174,7 +173,7 @@ func (r *Divergence) setCause() {
 	}
 }
 
-// firstDiverging names the first sample that diverges in a pass of its own; "" for none.
+// firstDiverging names the first sample that diverges in a pass alone; "" for none.
 func (r *Divergence) firstDiverging() string {
 	for _, s := range r.Samples {
 		if s.Metric != "" || !(float64(*s.GradNorm) < math.Sqrt(math.MaxFloat32)) {

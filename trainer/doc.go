@@ -1,11 +1,11 @@
-// Package trainer turns batches into updates of a policy. It neither samples nor
-// scores rollouts, and it does not decide when to save or publish. A Trainer puts
-// together the packages below it:
+// Package trainer turns batches into updates of a policy. It neither samples nor scores
+// rollouts, and it does not decide when to save or publish. A Trainer joins the packages below
+// it:
 //
 //	packing    which tokens meet in which device pass
 //	inputs     the inputs of a pass, as tensors
 //	optimizer  weights, moments and counters; AdamW; the learning rate of a step
-//	passes     the graphs: built, compiled, called side by side or over a mesh
+//	passes     the graphs: built, compiled, called concurrently or over a mesh
 //
 // This package owns the step: one call of SFTStep or Update.
 //

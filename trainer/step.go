@@ -31,7 +31,7 @@ type step struct {
 	lr        float64 // at the position
 }
 
-// apply makes one update for each part that deal makes of the samples.
+// apply makes one update for each part into which deal divides the samples.
 func (s *step) apply(ctx context.Context, samples []rl.Sample, deal func([]*packing.Row) [][]*packing.Row) (rl.TrainMetrics, error) {
 	if !s.state.Ready() {
 		return rl.TrainMetrics{}, ErrNoState
@@ -64,7 +64,7 @@ func (s *step) apply(ctx context.Context, samples []rl.Sample, deal func([]*pack
 	return s.updateAll(ctx, parts)
 }
 
-// updateAll makes an update on each part. An error takes all of them back.
+// updateAll makes an update on each part. An error undoes all of them.
 func (s *step) updateAll(ctx context.Context, parts [][]*packing.Row) (rl.TrainMetrics, error) {
 	before, err := s.prepare(ctx, parts)
 	if err != nil {
@@ -89,14 +89,13 @@ func (s *step) updateAll(ctx context.Context, parts [][]*packing.Row) (rl.TrainM
 	return total.metrics(s.lr), nil
 }
 
-// prepare gives the later of several updates the log-probabilities of the policy
-// before the first, and makes the savepoint to which a failed update goes back. The
-// caller releases it.
+// prepare adds the log-probabilities of the policy before the step to the rows of later
+// updates, and makes the savepoint to which a failed update returns. The caller releases it.
 func (s *step) prepare(ctx context.Context, parts [][]*packing.Row) (*optimizer.Savepoint, error) {
 	if len(parts) == 1 {
 		return &optimizer.Savepoint{}, nil
 	}
-	for _, rows := range parts[1:] { // the first update finds its own, see inputs.HasOld
+	for _, rows := range parts[1:] { // the first update computes its own, see inputs.HasOld
 		if s.loss.OldLogprobs == config.OldRollout {
 			break
 		}

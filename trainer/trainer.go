@@ -19,17 +19,17 @@ import (
 
 // Errors of the package. Callers use errors.Is.
 var (
-	// ErrDiverged means that a loss, a gradient or a metric was not finite. The state
-	// is as it was before the call; the same call fails again.
+	// ErrDiverged means that a loss, a gradient or a metric was not finite. The state is
+	// unchanged; the same call fails again.
 	ErrDiverged = fault.Newf(fault.Diverged, "training diverged")
-	// ErrNoState means that the trainer holds no weights, or that a failed device
-	// call consumed them: Init or Restore first.
+	// ErrNoState means that the trainer holds no weights, or that a failed device call
+	// consumed them: call Init or Restore first.
 	ErrNoState = optimizer.ErrNone
-	// ErrNoReference means that the objective holds the policy near a reference
-	// policy and the trainer was given none: KeepReference or LoadReference first.
+	// ErrNoReference means that the objective needs a reference policy and the trainer has
+	// none: call KeepReference or LoadReference first.
 	ErrNoReference = errors.New("trainer holds no reference policy")
-	// ErrTooLarge means that a step was not started because one of its passes needs
-	// more memory than there is. The state is as it was.
+	// ErrTooLarge means that a step was not started because one of its passes needs too much
+	// memory. The state is unchanged.
 	ErrTooLarge = passes.ErrTooLarge
 )
 
@@ -39,14 +39,14 @@ type GraphError = passes.GraphError
 // Position is a place in the learning-rate schedule.
 type Position = optimizer.Position
 
-// CheckOptimizer reports what Config.Validate cannot know of an optimizer without
-// the model; see optimizer.Check.
+// CheckOptimizer finds the mistakes of an optimizer that depend on the model; see
+// optimizer.Check.
 func CheckOptimizer(m qwen3.Config, key string, o config.Optimizer) error {
 	return optimizer.Check(m, key, o)
 }
 
-// Trainer trains one policy on one device. Its methods may be called from
-// several goroutines; they run one after another.
+// Trainer trains one policy on one device. Its methods may be called concurrently; they run one
+// after another.
 type Trainer struct {
 	cfg   Config
 	plans plans
@@ -110,10 +110,9 @@ func (t *Trainer) Import(weights []tensor.Named) error {
 	return t.state.Import(qwen3.WithAdapters(t.cfg.Model, weights, t.cfg.Seed))
 }
 
-// ResetOptimizer forgets the moments and their age. The weights and the total of
-// updates stay. With fresh moments the first updates are as large as the learning
-// rate in every weight, whatever the gradient, so the learning rate should warm up
-// again, or be low.
+// ResetOptimizer drops the moments and their age. The weights and the total of updates stay.
+// The first updates with fresh moments move every weight by the whole learning rate, whatever
+// the gradient, so the learning rate should warm up again, or be low.
 func (t *Trainer) ResetOptimizer() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +123,7 @@ func (t *Trainer) ResetOptimizer() error {
 // log-likelihood of the tokens in their LossMask. Advantages and rollout
 // log-probabilities are ignored.
 // Errors: ErrDiverged as a DivergedError, ErrTooLarge, ErrNoState, ctx.Err(),
-// config.Problems, a GraphError, or one that names the sample.
+// config.Problems, a GraphError, or an error that names the sample.
 func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p Position) (rl.TrainMetrics, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,9 +138,8 @@ func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Opt
 // UpdateOptions say how a batch becomes updates.
 type UpdateOptions = optimizer.Update
 
-// Update makes the updates of one step on its batch by the clipped policy
-// objective. With several minibatches the policy before the step is the old
-// policy of all of them.
+// Update makes the updates of one step on its batch by the clipped policy objective. With
+// several minibatches the policy before the step is the old policy of all of them.
 // Errors: those of SFTStep.
 func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (rl.TrainMetrics, error) {
 	t.mu.Lock()
@@ -156,9 +154,8 @@ func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (
 	return metrics, nil
 }
 
-// Logprobs returns the log-probability of each token given the ones before it,
-// at the temperature of the rollouts, and 0 for the first token. Masks and
-// advantages are ignored.
+// Logprobs returns the log-probability of each token given the ones before it, at the
+// temperature of the rollouts, and 0 for the first token. It ignores masks and advantages.
 func (t *Trainer) Logprobs(ctx context.Context, samples []rl.Sample) ([][]float32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,8 +163,8 @@ func (t *Trainer) Logprobs(ctx context.Context, samples []rl.Sample) ([][]float3
 	return logprobs, err
 }
 
-// Scores is Logprobs, with the entropy of the distribution that each token is drawn
-// from, in nats. It changes nothing. It needs Config.Entropies.
+// Scores is Logprobs with the entropy of each token's distribution, in nats. It changes
+// nothing. It needs Config.Entropies.
 func (t *Trainer) Scores(ctx context.Context, samples []rl.Sample) (logprobs, entropies [][]float32, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +175,7 @@ func (t *Trainer) Scores(ctx context.Context, samples []rl.Sample) (logprobs, en
 	return logprobs, entropies, err
 }
 
-// scoresOf is Scores, without entropies where there are none. The caller holds t.mu.
+// scoresOf is Scores, without entropies if the trainer has none. The caller holds t.mu.
 func scoresOf(ctx context.Context, t *Trainer, samples []rl.Sample) (logprobs, entropies [][]float32, err error) {
 	if !t.state.Ready() {
 		return nil, nil, fmt.Errorf("logprobs: %w", ErrNoState)
@@ -215,7 +212,7 @@ func (t *Trainer) newStep(objective passes.Objective, o config.Optimizer, p Posi
 
 func scorerOf(t *Trainer) scorer { return scorer{passes: t.passes, plan: t.plans[passes.Policy]} }
 
-// limitsOf is what a network can take of a sample.
+// limitsOf returns the limits of a sample for a network.
 func limitsOf(m qwen3.Config) packing.Limits {
 	return packing.Limits{VocabSize: m.VocabSize, MaxTokens: m.MaxPositionEmbeddings}
 }

@@ -21,7 +21,7 @@ func (s *step) update(ctx context.Context, rows []*packing.Row) (meter, error) {
 	micros := s.plan.Microbatches(rows)
 	numbers := optimizer.Numbers(s.optimizer, s.lr, s.state.Counters().Updates+1)
 	var err error
-	if len(micros) == 1 && !micros[0].Fixed { // a fixed shape has one program for minibatches of any size
+	if len(micros) == 1 && !micros[0].Fixed { // a fixed shape has one program for all minibatches
 		err = s.updateAtOnce(ctx, micros[0], numbers, &m)
 	} else {
 		err = s.updateInParts(ctx, micros, numbers, &m)
@@ -55,8 +55,8 @@ func (s *step) updateAtOnce(ctx context.Context, mb packing.Microbatch, numbers 
 	return m.setNorm(out[1])
 }
 
-// updateInParts adds up the gradients of the microbatches and applies them. The
-// denominator is that of the minibatch, so the sum is its gradient.
+// updateInParts adds the gradients of the microbatches and applies the sum. The denominator is
+// the minibatch's, so the sum is its gradient.
 func (s *step) updateInParts(ctx context.Context, micros []packing.Microbatch, numbers *tensors.Tensor, m *meter) error {
 	var grads []device.Value
 	defer func() { device.Release(grads...) }()
@@ -88,14 +88,13 @@ func (s *step) updateInParts(ctx context.Context, micros []packing.Microbatch, n
 	return m.setNorm(out[0])
 }
 
-// gradient makes the pass over a microbatch of the minibatch that m counts. It
-// returns the measures, and the microbatch's part of the gradient of each trained
-// tensor.
+// gradient makes the pass over a microbatch of the minibatch that m counts. It returns the
+// measures, and the microbatch's part of the gradient of each trained tensor.
 func (s *step) gradient(mb packing.Microbatch, m *meter) ([]device.Value, error) {
 	return s.passes.Call(s.program(passes.Gradient), mb.Shape, s.inputs(mb, m)...)
 }
 
-// inputs of a pass over a microbatch of the minibatch that m counts.
+// inputs returns the inputs of the pass over a microbatch of the minibatch that m counts.
 func (s *step) inputs(mb packing.Microbatch, m *meter) []any {
 	if s.objective == passes.Supervised {
 		return inputs.Supervised(mb, m.lossTokens)

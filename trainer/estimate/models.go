@@ -32,8 +32,8 @@ func family() map[string]qwen3.Config {
 	}
 }
 
-// Model returns the dimensions of a size such as 0.6b, or those in a config.json or in
-// the folder that holds one.
+// Model returns the dimensions of a size such as 0.6b, or of a config.json, or of a folder with
+// one.
 func Model(name string) (qwen3.Config, error) {
 	if cfg, ok := family()[strings.ToLower(name)]; ok {
 		return cfg, nil
@@ -59,10 +59,10 @@ func Model(name string) (qwen3.Config, error) {
 	return cfg, nil
 }
 
-// maxConfig is more than any config.json has.
+// maxConfig bounds a config.json, in bytes.
 const maxConfig = 1 << 20
 
-// readConfig reads a file of the user, which may be something else.
+// readConfig reads a file of the user, which may be anything.
 func readConfig(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

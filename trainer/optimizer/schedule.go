@@ -51,7 +51,7 @@ func LearningRate(o config.Optimizer, p Position) (float64, error) {
 	case config.ScheduleCosine:
 		height = (1 + math.Cos(math.Pi*progress)) / 2
 	case config.ScheduleWSD:
-		// the last stable step has the peak, so the first step of the decay is below it
+		// The last stable step has the peak, so the first step of the decay is below it.
 		height = math.Min(1, float64(p.Total+1-p.Step)/float64(o.DecaySteps+1))
 	default:
 		return 0, fmt.Errorf("schedule: %q, want constant, linear, cosine or wsd", o.Schedule)

@@ -11,15 +11,15 @@ import (
 	"temper/trainer/packing"
 )
 
-// Graphs is the programs that a run compiles.
+// Graphs are the programs that a run compiles.
 type Graphs struct {
 	packing.Shapes
-	// Packed is what the padding would be with several sequences to a row.
+	// Packed is the padding with several sequences a row.
 	Packed float64 `json:"padding_packed"`
 }
 
-// Graphs is the programs that the run of the question compiles on a mesh; nil without a run,
-// and on the Go backend.
+// Graphs returns the programs that the run of the question compiles on a mesh; nil without a
+// run, and on the Go backend.
 func (q *Question) Graphs(mesh device.Mesh) *Graphs {
 	if q.Run == "" || !q.Request.Device.Fused {
 		return nil

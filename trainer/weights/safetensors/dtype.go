@@ -82,9 +82,9 @@ func tooLarge(d DType, x float32) error {
 	return fmt.Errorf("%g is too large for %s, in which it would be infinite", x, d)
 }
 
-// AppendFloat32s appends the values as little-endian F32, F16 or BF16, rounded
-// to nearest, ties to even. What Float32s made of a type comes back bit for bit. A number
-// that the type has only as an infinity is an error.
+// AppendFloat32s appends the values as little-endian F32, F16 or BF16, rounded to nearest, ties
+// to even. Values from Float32s return bit for bit. A finite number that overflows the type is
+// an error.
 func AppendFloat32s(dst []byte, d DType, values []float32) ([]byte, error) {
 	switch d {
 	case F32:

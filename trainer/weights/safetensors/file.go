@@ -46,8 +46,8 @@ func Open(path string) (*File, error) {
 	return file, nil
 }
 
-// New reads the header of a file of size bytes; name stands in its errors.
-// Nothing is allocated for a length that the file does not have.
+// New reads the header of a file of size bytes; name stands in its errors. It allocates nothing
+// for a length beyond the file.
 func New(r io.ReaderAt, size int64, name string) (*File, error) {
 	h, err := readHeader(r, size)
 	if err != nil {
@@ -91,7 +91,7 @@ func readHeader(r io.ReaderAt, size int64) (*Header, error) {
 	return h, h.check(size - 8 - int64(n))
 }
 
-// Close closes the underlying file of Open, and ends what View returned.
+// Close closes the file of Open, and invalidates the results of View.
 func (f *File) Close() error {
 	if f.file == nil {
 		return nil
@@ -99,7 +99,7 @@ func (f *File) Close() error {
 	return errors.Join(f.unmap(), f.file.Close())
 }
 
-// Name returns what the file is called in errors.
+// Name returns the name of the file in errors.
 func (f *File) Name() string { return f.name }
 
 // Lookup finds a tensor by name.

@@ -11,8 +11,8 @@ const (
 // BF16ToFloat32 widens a bfloat16, exactly.
 func BF16ToFloat32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// Float32ToBF16 rounds to the nearest bfloat16, ties to even; values beyond the
-// range become infinite. A NaN stays one with the top of its payload.
+// Float32ToBF16 rounds to the nearest bfloat16, ties to even; values beyond the range become
+// infinite. A NaN keeps the top of its payload.
 func Float32ToBF16(x float32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&^signMask32 > inf32 {
@@ -38,8 +38,8 @@ func F16ToFloat32(h uint16) float32 {
 	}
 }
 
-// Float32ToF16 rounds to the nearest IEEE 754 binary16, ties to even; values
-// from 65520 on become infinite. A NaN stays one with the top of its payload.
+// Float32ToF16 rounds to the nearest IEEE 754 binary16, ties to even; values from 65520 on
+// become infinite. A NaN keeps the top of its payload.
 func Float32ToF16(x float32) uint16 {
 	bits := math.Float32bits(x)
 	sign, abs := uint16(bits>>16)&0x8000, bits&^signMask32

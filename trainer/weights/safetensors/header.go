@@ -13,7 +13,7 @@ import (
 // MaxHeader bounds the JSON header in bytes, as the format does.
 const MaxHeader = 100 << 20
 
-// metadataKey is the header's one key that names no tensor.
+// metadataKey is the only key of a header that names no tensor.
 const metadataKey = "__metadata__"
 
 // Info is one entry of a header.
@@ -35,10 +35,9 @@ type Header struct {
 	raw      []byte // the JSON as it is in the file, with its padding
 }
 
-// FormatError says what is wrong with a file. Every defect of a file's content
-// is one; failures to read are not.
+// FormatError is a defect in the content of a file. Failures to read are other errors.
 type FormatError struct {
-	File    string // as Open or New call it
+	File    string // as given to Open or New
 	Problem string
 }
 
@@ -54,9 +53,9 @@ func problemf(format string, args ...any) error {
 	return &FormatError{Problem: fmt.Sprintf(format, args...)}
 }
 
-// NewHeader lays the tensors out as the reference implementation does: wide
-// types first, then by name, the header padded with spaces to 8 bytes. Equal
-// arguments give equal bytes. The offsets of the tensors are ignored.
+// NewHeader lays the tensors out as the reference implementation does: wide types first, then
+// by name, the header padded with spaces to 8 bytes. Equal arguments give equal bytes. It
+// ignores the offsets of the tensors.
 func NewHeader(metadata map[string]string, tensors []Info) (*Header, error) {
 	h := &Header{Metadata: metadata, Tensors: slices.Clone(tensors)}
 	slices.SortFunc(h.Tensors, func(a, b Info) int {
@@ -145,12 +144,12 @@ func (h *Header) dataSize() int64 {
 	return h.Tensors[len(h.Tensors)-1].End
 }
 
-// prefix is what the file starts with: the header and its length.
+// prefix returns the start of the file: the length and the header.
 func (h *Header) prefix() []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(h.raw))), h.raw...)
 }
 
-// want returns the bytes that shape and type ask for.
+// want returns the bytes of a tensor by shape and type.
 func (t Info) want() (int64, error) {
 	width := t.DType.Size()
 	if width == 0 {
@@ -166,8 +165,7 @@ func (t Info) want() (int64, error) {
 	return n, nil
 }
 
-// check demands that the tensors tile size bytes of data, and sorts them by
-// their place there.
+// check returns an error unless the tensors tile size bytes of data, and sorts them by offset.
 func (h *Header) check(size int64) error {
 	slices.SortFunc(h.Tensors, func(a, b Info) int {
 		switch {

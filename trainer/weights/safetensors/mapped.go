@@ -13,8 +13,8 @@ type mapping struct {
 	err  error
 }
 
-// mapped maps the whole file for reading, once. Its pages belong to the kernel: they are
-// read when they are needed, and shared with whoever else maps the file.
+// mapped maps the whole file for reading, once. The kernel reads its pages on demand and shares
+// them with other processes that map the file.
 func (f *File) mapped() ([]byte, error) {
 	f.mapOnce.Do(func() {
 		if f.file == nil {
@@ -41,11 +41,10 @@ func (f *File) unmap() error {
 	return unix.Munmap(data)
 }
 
-// View returns the values of an F32 tensor, or the bits of those of a BF16 one, in the
-// file's own memory, until Close. Whoever shortens the file meanwhile ends the process
-// with a fault. ok is false where the values cannot be read in place: a File of New,
-// another type, a machine with another order of bytes, or values that do not begin at a
-// multiple of their size, as the format allows.
+// View returns the values of an F32 tensor, or the bits of a BF16 one, in the file's memory,
+// until Close. Truncating the file meanwhile ends the process with a fault. ok is false if the
+// values cannot be read in place: a File of New, another type, a machine with another order of
+// bytes, or values that do not begin at a multiple of their size, as the format allows.
 func (f *File) View(name string) (f32 []float32, bf16 []uint16, ok bool, err error) {
 	t, found := f.Lookup(name)
 	if !found {

@@ -9,12 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// parser reads the header's JSON token by token: each value has one form, so
-// that nesting, names that come twice and unknown keys are errors where they
-// stand.
+// parser reads the header's JSON token by token: each value has one form, so that nesting,
+// repeated names and unknown keys are errors at their place.
 type parser struct{ dec *json.Decoder }
 
-// parseHeader decodes a header. The offsets are checked later, against the data.
+// parseHeader decodes a header. check compares the offsets with the data later.
 func parseHeader(raw []byte) (*Header, error) {
 	if !utf8.Valid(raw) {
 		return nil, problemf("header is no valid UTF-8")

@@ -8,13 +8,11 @@ import (
 	"unsafe"
 )
 
-// Start returns what a file with the header starts with: everything before the
-// first tensor.
+// Start returns the start of a file with the header: all bytes before the first tensor.
 func (h *Header) Start() []byte { return h.prefix() }
 
-// F32Bytes returns the values as the bytes that a file holds of them. On a
-// little-endian machine nothing is copied: the result is the memory of values,
-// so that writing to one changes the other.
+// F32Bytes returns the values as the bytes of a file. On a little-endian machine it copies
+// nothing: the result is the memory of values, so that writing to one changes the other.
 func F32Bytes(values []float32) []byte {
 	if len(values) == 0 {
 		return nil
@@ -45,8 +43,8 @@ func FillF32(values []float32, read func([]byte) error) error {
 	return nil
 }
 
-// F32View returns the values of an F32 tensor in the memory of data, which holds the
-// whole file. A machine with another order of bytes gets a copy.
+// F32View returns the values of an F32 tensor in the memory of data, the whole file. A machine
+// with another order of bytes gets a copy.
 func F32View(data []byte, t Info) ([]float32, error) {
 	if len(data) < 8 {
 		return nil, errors.New("file without a header")
@@ -65,5 +63,5 @@ func F32View(data []byte, t Info) ([]float32, error) {
 	return Float32s(t.DType, raw)
 }
 
-// littleEndian reports whether the machine keeps numbers as safetensors does.
+// littleEndian reports whether the machine is little-endian, as safetensors files are.
 func littleEndian() bool { return binary.NativeEndian.Uint16([]byte{1, 0}) == 1 }

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Write writes a whole file: the header, then what put writes for each tensor
-// in the header's order. put must write exactly the tensor's bytes.
+// Write writes a whole file: the header, then each tensor by put, in the header's order. put
+// must write exactly the tensor's bytes.
 func (h *Header) Write(w io.Writer, put func(w io.Writer, t Info) error) error {
 	if _, err := w.Write(h.prefix()); err != nil {
 		return fmt.Errorf("write header: %w", err)
@@ -23,7 +23,7 @@ func (h *Header) Write(w io.Writer, put func(w io.Writer, t Info) error) error {
 	return nil
 }
 
-// counter lets through the bytes of one tensor and no more.
+// counter is a writer that accepts the bytes of one tensor and no more.
 type counter struct {
 	w    io.Writer
 	left int64
