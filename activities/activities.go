@@ -12,9 +12,9 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/learner"
-	"temper/internal/placement/operate"
-	"temper/internal/remake"
+	"temper/internal/placement"
 	"temper/internal/run"
+	"temper/internal/run/replay"
 	"temper/internal/run/setup"
 	"temper/internal/sampling"
 )
@@ -47,7 +47,7 @@ type Control struct {
 // Placement gives runs workers of their own on a cluster. Control workers serve it.
 type Placement struct {
 	// Cluster is nil where there is none.
-	Cluster *operate.Service
+	Cluster *placement.Service
 	// Announce tells the workflow of the cluster of a request, and starts it where it does
 	// not run.
 	Announce func(ctx context.Context, message string, arg any) error
@@ -61,5 +61,5 @@ type Trainer struct{ Learner *learner.Service }
 type Rollouts struct {
 	Sampling *sampling.Service
 	// Mender makes objects again that are damaged or gone.
-	Mender *remake.Bench
+	Mender *replay.Bench
 }

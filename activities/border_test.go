@@ -26,7 +26,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/learner"
-	"temper/internal/remake"
+	"temper/internal/run/replay"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
 )
@@ -39,7 +39,7 @@ func onStore(store blob.Store) []any {
 		&activities.Control{Store: store},
 		&activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, Now: runtest.Still})},
 		&activities.Placement{},
-		&activities.Rollouts{Sampling: sampling.New(sampling.Config{Store: store, Now: runtest.Still}), Mender: &remake.Bench{Store: store}},
+		&activities.Rollouts{Sampling: sampling.New(sampling.Config{Store: store, Now: runtest.Still}), Mender: &replay.Bench{Store: store}},
 	}
 }
 

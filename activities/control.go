@@ -7,13 +7,12 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"temper/internal/ablation"
-	"temper/internal/retrain"
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/run/judge"
+	"temper/internal/run/ablation"
+	"temper/internal/run/retrain"
 	"temper/internal/run/setup"
 	"temper/internal/sampling"
-	"temper/internal/watch"
 )
 
 // visitor is the type of the workflow that reads a stored run beside its owner.
@@ -97,17 +96,17 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, er
 	return out, toTemporal(err)
 }
 
-// JudgeStage says what becomes of a stage after a step; see judge.Stage.
-func (c *Control) JudgeStage(ctx context.Context, in JudgeStageInput) (judge.StageVerdict, error) {
+// JudgeStage says what becomes of a stage after a step; see run.JudgeStage.
+func (c *Control) JudgeStage(ctx context.Context, in JudgeStageInput) (run.StageVerdict, error) {
 	defer keepAlive(ctx)()
-	out, err := judge.Stage(ctx, c.Store, in)
+	out, err := run.JudgeStage(ctx, c.Store, in)
 	return out, toTemporal(err)
 }
 
-// JudgeGate says whether RL may begin after the supervised updates; see judge.Gate.
-func (c *Control) JudgeGate(ctx context.Context, in JudgeGateInput) (judge.GateResult, error) {
+// JudgeGate says whether RL may begin after the supervised updates; see run.JudgeGate.
+func (c *Control) JudgeGate(ctx context.Context, in JudgeGateInput) (run.GateResult, error) {
 	defer keepAlive(ctx)()
-	out, err := judge.Gate(ctx, c.Store, in)
+	out, err := run.JudgeGate(ctx, c.Store, in)
 	return out, toTemporal(err)
 }
 
@@ -120,7 +119,7 @@ func (c *Control) RaiseAlert(ctx context.Context, in RaiseAlertInput) error {
 		return toTemporal(err)
 	}
 	if c.Notify != nil {
-		c.Notify(ctx, run.Notice{RunID: in.Run.RunID, Stage: in.Stage, Step: in.Alert.Step, NumSteps: in.NumSteps, Alerts: []watch.Alert{in.Alert}})
+		c.Notify(ctx, run.Notice{RunID: in.Run.RunID, Stage: in.Stage, Step: in.Alert.Step, NumSteps: in.NumSteps, Alerts: []rules.Alert{in.Alert}})
 	}
 	return nil
 }

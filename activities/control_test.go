@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"temper/activities"
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/runtest"
 )
 

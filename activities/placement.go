@@ -5,13 +5,11 @@ import (
 
 	"temper/internal/fault"
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
-	"temper/internal/placement/operate"
 )
 
 // Messages to the workflow of the cluster, by which it knows what Announce brings.
 const (
-	// MessageAsk brings a gang.Request, MessageRelease a ReleasePlacementInput.
+	// MessageAsk brings a placement.Request, MessageRelease a ReleasePlacementInput.
 	MessageAsk     = "ask_room"
 	MessageRelease = "release_room"
 	// MessageNews says that something has changed on the cluster.
@@ -33,7 +31,7 @@ func errNoCluster() error {
 
 // AcquirePlacement asks for the room of a run. The answer comes to the run as a signal,
 // when there is room. Errors: InvalidConfig where there is no cluster.
-func (p *Placement) AcquirePlacement(ctx context.Context, in gang.Request) error {
+func (p *Placement) AcquirePlacement(ctx context.Context, in placement.Request) error {
 	defer keepAlive(ctx)()
 	if p.Cluster == nil {
 		return errNoCluster()
@@ -51,39 +49,39 @@ func (p *Placement) ReleasePlacement(ctx context.Context, in ReleasePlacementInp
 }
 
 // ObserveCluster looks at the cluster.
-func (p *Placement) ObserveCluster(ctx context.Context, in operate.ObserveInput) (operate.Observed, error) {
+func (p *Placement) ObserveCluster(ctx context.Context, in placement.ObserveInput) (placement.Observed, error) {
 	defer keepAlive(ctx)()
 	if p.Cluster == nil {
-		return operate.Observed{}, errNoCluster()
+		return placement.Observed{}, errNoCluster()
 	}
 	out, err := p.Cluster.Observe(ctx, in)
 	return out, toTemporal(err)
 }
 
 // StartGang starts all jobs of a run, or none.
-func (p *Placement) StartGang(ctx context.Context, in gang.Decision) (operate.Outcome, error) {
-	return onCluster(ctx, p, (*operate.Service).Start, in)
+func (p *Placement) StartGang(ctx context.Context, in placement.Decision) (placement.Outcome, error) {
+	return onCluster(ctx, p, (*placement.Service).Start, in)
 }
 
 // StopGang tells all jobs of a run to end.
-func (p *Placement) StopGang(ctx context.Context, in gang.Decision) (operate.Outcome, error) {
-	return onCluster(ctx, p, (*operate.Service).Stop, in)
+func (p *Placement) StopGang(ctx context.Context, in placement.Decision) (placement.Outcome, error) {
+	return onCluster(ctx, p, (*placement.Service).Stop, in)
 }
 
 // ScaleGroup sets the size of a group.
-func (p *Placement) ScaleGroup(ctx context.Context, in placement.Scaling) (operate.Outcome, error) {
-	return onCluster(ctx, p, (*operate.Service).Scale, in)
+func (p *Placement) ScaleGroup(ctx context.Context, in placement.Scaling) (placement.Outcome, error) {
+	return onCluster(ctx, p, (*placement.Service).Scale, in)
 }
 
 // MoveNode closes, empties or opens a node.
-func (p *Placement) MoveNode(ctx context.Context, in gang.Decision) (operate.Outcome, error) {
-	return onCluster(ctx, p, (*operate.Service).Move, in)
+func (p *Placement) MoveNode(ctx context.Context, in placement.Decision) (placement.Outcome, error) {
+	return onCluster(ctx, p, (*placement.Service).Move, in)
 }
 
-func onCluster[In any](ctx context.Context, p *Placement, do func(*operate.Service, context.Context, In) (operate.Outcome, error), in In) (operate.Outcome, error) {
+func onCluster[In any](ctx context.Context, p *Placement, do func(*placement.Service, context.Context, In) (placement.Outcome, error), in In) (placement.Outcome, error) {
 	defer keepAlive(ctx)()
 	if p.Cluster == nil {
-		return operate.Outcome{}, errNoCluster()
+		return placement.Outcome{}, errNoCluster()
 	}
 	out, err := do(p.Cluster, ctx, in)
 	return out, toTemporal(err)

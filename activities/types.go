@@ -3,14 +3,13 @@ package activities
 import (
 	"time"
 
-	"temper/internal/ablation"
 	"temper/internal/learner"
-	"temper/internal/remake"
-	"temper/internal/retrain"
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/run/judge"
+	"temper/internal/run/ablation"
+	"temper/internal/run/replay"
+	"temper/internal/run/retrain"
 	"temper/internal/sampling"
-	"temper/internal/watch"
 )
 
 // Inputs of the activities, by the names that workflows use. Each is what the
@@ -28,9 +27,9 @@ type (
 	BuildBatchInput      = sampling.BatchInput
 	EvaluateInput        = sampling.EvaluateInput
 	FilterInput          = sampling.FilterInput
-	JudgeStageInput      = judge.StageInput
-	JudgeGateInput       = judge.GateInput
-	MendInput            = remake.MendInput
+	JudgeStageInput      = run.StageInput
+	JudgeGateInput       = run.GateInput
+	MendInput            = replay.MendInput
 	PlanRetrainInput     = retrain.PlanInput
 	JudgeRetrainInput    = retrain.JudgeInput
 	PlanAblationInput    = ablation.Input
@@ -50,7 +49,7 @@ type RaiseAlertInput struct {
 	Run      run.Ref     `json:"run"`
 	Stage    string      `json:"stage"`
 	NumSteps int         `json:"num_steps"`
-	Alert    watch.Alert `json:"alert"`
+	Alert    rules.Alert `json:"alert"`
 	Time     time.Time   `json:"time"`
 }
 

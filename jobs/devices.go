@@ -9,11 +9,11 @@ import (
 	"temper/jobs/spec"
 )
 
-// gpuPort is taken by whoever has the GPUs of a node without a device plugin: two cannot.
+// gpuPort is reserved by the trainer that has the GPUs of a node without a device plugin: a second one does not fit.
 const gpuPort = 7990
 
-// devices asks for the GPUs of the cluster's trainers.
-func (b poller) devices(g *api.TaskGroup) {
+// addDevices asks for the GPUs of the cluster's trainers.
+func addDevices(b Build, g *api.TaskGroup) {
 	gpus := b.GPUs
 	if gpus.Device == "" {
 		return

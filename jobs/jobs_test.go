@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"temper/internal/placement"
+	"temper/internal/role"
 	"temper/jobs"
 	"temper/jobs/spec"
 )
@@ -138,7 +139,7 @@ func TestNoJobNeedsANewServer(t *testing.T) {
 func TestTemporalOnPostgres(t *testing.T) {
 	b := load(t, "single.cluster.yaml")
 	b.Postgres = "postgres://temper@db.example.org/temporal"
-	j := b.Temporal()
+	j := b.Job(role.Temporal)
 	group := j.TaskGroups[0]
 	args := strings.Join(group.Tasks[0].Config["args"].([]string), " ")
 	if !strings.Contains(args, "--postgres "+b.Postgres) || strings.Contains(args, "--db") || len(group.Volumes) > 0 {
@@ -159,28 +160,28 @@ func TestOwnServers(t *testing.T) {
 	args := map[string]string{}
 	held := map[string][]string{}
 	for _, j := range b.All() {
-		role := j.Meta[jobs.MetaRole]
-		args[role] = strings.Join(j.TaskGroups[0].Tasks[0].Config["args"].([]string), " ")
-		held[role] = jobs.Secrets(j)["nomad/jobs/temper-"+role]
+		name := j.Meta[jobs.MetaRole]
+		args[name] = strings.Join(j.TaskGroups[0].Tasks[0].Config["args"].([]string), " ")
+		held[name] = jobs.Secrets(j)["nomad/jobs/temper-"+name]
 	}
-	for role, want := range map[string]string{
+	for name, want := range map[string]string{
 		"temporal":    "--postgres postgres://temper@127.0.0.1:5432/temporal?sslmode=disable",
 		"objectstore": "--listen ${NOMAD_IP_api}:${NOMAD_PORT_api} --bucket temper --tls-cert ${NOMAD_SECRETS_DIR}/cert.pem",
 		"ui":          "ui --listen 127.0.0.1:${NOMAD_PORT_ui} --health 127.0.0.1:${NOMAD_PORT_health}",
 	} {
-		if !strings.Contains(args[role], want) {
-			t.Errorf("%s is started with %q, want %q in it", role, args[role], want)
+		if !strings.Contains(args[name], want) {
+			t.Errorf("%s is started with %q, want %q in it", name, args[name], want)
 		}
 	}
-	for role, want := range map[string][]string{
+	for name, want := range map[string][]string{
 		"postgres": {"postgres_password"}, "temporal": {"postgres_password"}, "objectstore": {"access_key", "secret_key", "tls_cert", "tls_key"},
 		"ui": {"access_key", "secret_key", "tls_ca", "ui_token"}, "control": {"access_key", "secret_key", "tls_ca"},
 	} {
-		if diff := cmp.Diff(held[role], want); diff != "" {
-			t.Errorf("secrets of %s (-got +want):\n%s", role, diff)
+		if diff := cmp.Diff(held[name], want); diff != "" {
+			t.Errorf("secrets of %s (-got +want):\n%s", name, diff)
 		}
 	}
-	control := b.Control().TaskGroups[0].Tasks[0]
+	control := b.Job(role.Control).TaskGroups[0].Tasks[0]
 	if text := templateOf(control, "local/places.env"); !strings.Contains(text, `endpoint=https://{{ .Address }}:{{ .Port }}&path_style=true&region=us-east-1&ca={{ env "NOMAD_SECRETS_DIR" }}/ca.pem`) {
 		t.Errorf("control finds the store by\n%s", text)
 	}
@@ -198,7 +199,7 @@ func templateOf(task *api.Task, path string) string {
 
 // TestMetricsHasTheAlerts: Prometheus gets the rules as they are, behind the language of templates.
 func TestMetricsHasTheAlerts(t *testing.T) {
-	task := load(t, "single.cluster.yaml").Metrics().TaskGroups[0].Tasks[0]
+	task := load(t, "single.cluster.yaml").Job(role.Metrics).TaskGroups[0].Tasks[0]
 	var out strings.Builder
 	if err := template.Must(template.New("").Parse(templateOf(task, "secrets/alerts.yaml"))).Execute(&out, nil); err != nil {
 		t.Fatal(err)
@@ -260,7 +261,7 @@ func TestSecretsAreFew(t *testing.T) {
 func TestControlGetsTheCluster(t *testing.T) {
 	b := load(t, "cluster.example.yaml")
 	b.Roles.Trainer.Env = map[string]string{"ODD": "{{{ nothing }} ${X}"}
-	control := b.Control()
+	control := b.Job(role.Control)
 	task := control.TaskGroups[0].Tasks[0]
 	if task.Env["NOMAD_ADDR"] != b.Placement.Nomad || !strings.Contains(strings.Join(task.Config["args"].([]string), " "), "--cluster ${NOMAD_TASK_DIR}/cluster.yaml") {
 		t.Errorf("env %v, args %v", task.Env, task.Config["args"])
@@ -272,7 +273,7 @@ func TestControlGetsTheCluster(t *testing.T) {
 	read := func() (string, spec.Cluster) {
 		t.Helper()
 		var out strings.Builder
-		if err := template.Must(template.New("").Parse(templateOf(b.Control().TaskGroups[0].Tasks[0], "local/cluster.yaml"))).Execute(&out, nil); err != nil {
+		if err := template.Must(template.New("").Parse(templateOf(b.Job(role.Control).TaskGroups[0].Tasks[0], "local/cluster.yaml"))).Execute(&out, nil); err != nil {
 			t.Fatal(err)
 		}
 		c, err := spec.Parse("cluster.yaml", []byte(out.String()))
@@ -298,7 +299,7 @@ func TestControlGetsTheCluster(t *testing.T) {
 		t.Errorf("the job file of postgres is now %q", b.File("postgres"))
 	}
 	b.Placement = spec.Placement{}
-	if c := b.Control(); len(jobs.Secrets(c)) > 0 || c.TaskGroups[0].Tasks[0].Env["NOMAD_ADDR"] != "" {
+	if c := b.Job(role.Control); len(jobs.Secrets(c)) > 0 || c.TaskGroups[0].Tasks[0].Env["NOMAD_ADDR"] != "" {
 		t.Error("a control worker that places nothing reaches Nomad")
 	}
 }

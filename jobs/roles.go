@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/jobs/spec"
+	"temper/internal/role"
 )
 
 // Items of the variables of jobs.
@@ -19,9 +19,9 @@ const (
 	ItemAccessKey    = "access_key"
 	ItemSecretKey    = "secret_key"
 	ItemNomadToken   = "nomad_token"
-	// ItemUIToken is that of commands that the dashboard gives.
+	// ItemUIToken is the token of commands that the dashboard gives.
 	ItemUIToken = "ui_token"
-	// ItemPostgresPassword is that of Temporal's account.
+	// ItemPostgresPassword is the password of Temporal's account.
 	ItemPostgresPassword = "postgres_password"
 	ItemCert             = "tls_cert"
 	ItemKey              = "tls_key"
@@ -38,86 +38,80 @@ const (
 // secret is the path of such a file for the process.
 func secret(file string) string { return "${NOMAD_SECRETS_DIR}/" + file }
 
-// certificates are the files that a role needs for TLS.
-func (b wire) certificates() map[string]string {
-	if !b.TLS {
-		return nil
+// describe returns the process of a role. A role that polls a queue needs nothing but its row in the table of roles.
+func describe(b Build, name string) process {
+	switch name {
+	case role.Postgres:
+		return postgres(b)
+	case role.Temporal:
+		return temporal(b)
+	case role.ObjectStore:
+		return objectStore(b)
+	case role.Gateway:
+		return gateway(b)
+	case role.Sandbox:
+		return sandbox(b)
+	case role.Control:
+		return control(b)
+	case role.Trainer:
+		return trainer(b)
+	case role.UI:
+		return dashboard(b)
+	case role.Metrics:
+		return metrics(b)
+	default:
+		return poller(b, role.Of(name))
 	}
-	return map[string]string{fileCert: ItemCert, fileKey: ItemKey, fileCA: ItemCA}
 }
 
-// serveTLS are the flags of a server.
-func (b wire) serveTLS() []string {
-	if !b.TLS {
-		return nil
-	}
-	return []string{"--tls-cert", secret(fileCert), "--tls-key", secret(fileKey), "--tls-client-ca", secret(fileCA)}
-}
-
-// Gateway spreads calls over the sandbox nodes.
-func (b Build) Gateway() *api.Job {
-	p := process{
-		name: "gateway", role: b.Roles.Gateway, command: "temper",
-		args:  append([]string{"gateway", "--listen", wire{b}.address(portAPI), "--drain", b.Roles.Gateway.Drain.String()}, wire{b}.serveTLS()...),
-		ports: []api.Port{{Label: portAPI, Value: b.Ports.Gateway}},
-		serve: portAPI, check: alive(portAPI),
-		secrets: map[string]string{"TEMPER_SANDBOX_TOKEN": ItemSandboxToken, "TEMPER_SANDBOX_NODE_TOKEN": ItemNodeToken},
-		files:   wire{b}.certificates(),
-	}
+// gateway spreads calls over the sandbox nodes.
+func gateway(b Build) process {
+	n, drain := networkOf(b), b.Roles.Gateway.Drain.String()
+	p := newProcess(b, role.Of(role.Gateway), append([]string{"--listen", n.address(role.PortAPI), "--drain", drain}, n.serveTLS()...)...)
+	p.secrets = map[string]string{"TEMPER_SANDBOX_TOKEN": ItemSandboxToken, "TEMPER_SANDBOX_NODE_TOKEN": ItemNodeToken}
+	p.files = n.certificates()
 	if b.TLS {
 		p.args = append(p.args, "--node-ca", secret(fileCA), "--node-cert", secret(fileCert), "--node-key", secret(fileKey))
-		p.check = open() // Nomad's check has no certificate to show
+		p.check = connectCheck(role.PortAPI) // Nomad's check has no certificate to show
 	}
-	return form{b}.job(p)
+	return p
 }
 
-// Sandbox runs programs. It gets the token of nodes and no other secret.
-func (b Build) Sandbox() *api.Job {
-	role := b.Roles.Sandbox
-	p := process{
-		name: "sandbox", role: role, command: "temper",
-		args: append([]string{
-			"sandbox", "--listen", wire{b}.address(portAPI), "--python", b.Programs.Python, "--drain", role.Drain.String(), "--join", "${GATEWAY_URL}",
-		}, wire{b}.serveTLS()...),
-		ports: []api.Port{{Label: portAPI}}, serve: portAPI, check: alive(portAPI),
-		secrets: map[string]string{"TEMPER_SANDBOX_NODE_TOKEN": ItemNodeToken},
-		files:   wire{b}.certificates(),
-		needs:   map[string]string{"gateway": wire{b}.found("GATEWAY_URL", "gateway", wire{b}.scheme()+"://{{ .Address }}:{{ .Port }}")},
-	}
+// sandbox runs programs. It gets the token of nodes and no other secret.
+func sandbox(b Build) process {
+	n, settings := networkOf(b), b.Roles.Sandbox
+	p := newProcess(b, role.Of(role.Sandbox), append([]string{
+		"--listen", n.address(role.PortAPI), "--python", b.Programs.Python, "--drain", settings.Drain.String(), "--join", "${GATEWAY_URL}",
+	}, n.serveTLS()...)...)
+	p.secrets = map[string]string{"TEMPER_SANDBOX_NODE_TOKEN": ItemNodeToken}
+	p.files, p.env = n.certificates(), n.clientTLS()
+	p.needs = map[string]string{role.Gateway: n.lookup("GATEWAY_URL", role.Gateway, n.scheme()+"://{{ .Address }}:{{ .Port }}")}
 	if b.TLS {
-		p.check = open()
-		p.env = clientTLS()
+		p.check = connectCheck(role.PortAPI)
 	}
-	j := form{b}.job(p)
-	group := j.TaskGroups[0]
-	group.ShutdownDelay = new(time.Second)
-	group.Update.MaxParallel = new(max(1, role.Count/10))
-	return j
+	p.adjust = func(g *api.TaskGroup) {
+		g.ShutdownDelay = new(time.Second)
+		g.Update.MaxParallel = new(max(1, settings.Count/10))
+	}
+	return p
 }
 
-func (b wire) scheme() string {
-	if b.TLS {
-		return "https"
-	}
-	return "http"
-}
-
-// Control serves workflows.
-func (b Build) Control() *api.Job {
-	p := poller{b}.polls("control", b.Roles.Control, []string{"worker", "--rollout-shards", strconv.Itoa(max(1, b.Roles.Rollout.Count))})
+// control serves workflows.
+func control(b Build) process {
+	p := poller(b, role.Of(role.Control), "--rollout-shards", strconv.Itoa(max(1, b.Roles.Rollout.Count)))
 	if b.Placement.On() {
-		poller{b}.places(&p)
+		addPlacement(b, &p)
 	}
-	return form{b}.job(p)
+	return p
 }
 
 // fileCluster is the cluster's file below the local folder of a control worker.
 const fileCluster = "cluster.yaml"
 
-// places adds what a control worker needs that gives runs workers of their own: the cluster's
-// file, which is part of its job so that a change rolls it over, and the way to Nomad.
-func (b poller) places(p *process) {
-	for _, r := range b.Named() { // b is a copy. Control reads no job file, and their folder is that of whoever applies
+// addPlacement adds what a control worker needs that gives runs workers for themselves: the cluster's file, which is part
+// of its job so that a change rolls it over, and the way to Nomad.
+func addPlacement(b Build, p *process) {
+	for _, r := range b.Named() { // b is a copy. Control reads no job file, and their folder is on the machine that applies
 		if r.File != "" {
 			r.File = filepath.Base(r.File)
 		}
@@ -128,14 +122,79 @@ func (b poller) places(p *process) {
 	}
 	p.texts = map[string]string{fileCluster: string(text)}
 	p.args = append(p.args, "--cluster", "${NOMAD_TASK_DIR}/"+fileCluster)
-	b.asks(p)
-	if slices.Contains(b.Placement.Scale, "sandbox") { // its load is the gateway's to say
-		b.sampling(p)
+	reachNomad(b, p)
+	if slices.Contains(b.Placement.Scale, role.Sandbox) { // the gateway measures its load
+		reachSandbox(b, p)
 	}
 }
 
-// asks adds how a process reaches Nomad.
-func (b poller) asks(p *process) {
+// trainer is the pool of trainers that any run may use.
+func trainer(b Build) process {
+	var flags []string
+	if b.Roles.Rollout.Count == 0 { // no other process samples
+		flags = []string{"--with-rollouts"}
+	}
+	p := poller(b, role.Of(role.Trainer), flags...)
+	reachSandbox(b, &p)
+	p.adjust = func(g *api.TaskGroup) { addDevices(b, g) }
+	return p
+}
+
+// poller returns a role of temper that polls a queue and reaches what its row needs.
+func poller(b Build, row role.Row, flags ...string) process {
+	// Health has no token, so that it stays on the machine.
+	return reach(b, newProcess(b, row, append(flags, "--listen", local(role.PortHealth), "--ui", "")...), row.Needs)
+}
+
+// reach adds how a process of temper reaches what it needs.
+func reach(b Build, p process, needs []role.Need) process {
+	p.args = append(p.args, "--home", "${NOMAD_TASK_DIR}/home")
+	for _, need := range needs {
+		switch need {
+		case role.NeedTemporal:
+			reachTemporal(b, &p)
+		case role.NeedStore:
+			reachStore(b, &p)
+		case role.NeedSandbox:
+			reachSandbox(b, &p)
+		case role.NeedDevice, role.NeedTrainer: // the process finds them by its flags
+		}
+	}
+	return p
+}
+
+func reachTemporal(b Build, p *process) {
+	if b.Cluster.Temporal != "" {
+		p.env["TEMPORAL_ADDRESS"] = b.Cluster.Temporal
+		return
+	}
+	p.needs[role.Temporal] = networkOf(b).lookup("TEMPORAL_ADDRESS", role.Temporal, "{{ .Address }}:{{ .Port }}")
+}
+
+func reachStore(b Build, p *process) {
+	if b.Store != "" {
+		p.env["TEMPER_STORE"] = b.Store
+		addIdentity(b, p)
+		return
+	}
+	p.needs["store"] = networkOf(b).lookup("TEMPER_STORE", role.ObjectStore, b.StoreAt("{{ .Address }}:{{ .Port }}", `{{ env "NOMAD_SECRETS_DIR" }}/`+fileCA))
+	p.secrets["AWS_ACCESS_KEY_ID"], p.secrets["AWS_SECRET_ACCESS_KEY"] = ItemAccessKey, ItemSecretKey
+	if b.TLS {
+		p.files[fileCA] = ItemCA
+	}
+}
+
+// reachSandbox adds what a process needs that calls the sandbox.
+func reachSandbox(b Build, p *process) {
+	n := networkOf(b)
+	p.secrets["TEMPER_SANDBOX_TOKEN"] = ItemSandboxToken
+	p.needs[role.Gateway] = n.lookup("TEMPER_SANDBOX_ADDRESS", role.Gateway, "{{ .Address }}:{{ .Port }}") // the files of clientTLS make it TLS
+	maps.Copy(p.files, n.certificates())
+	maps.Copy(p.env, n.clientTLS())
+}
+
+// reachNomad adds how a process asks its agent.
+func reachNomad(b Build, p *process) {
 	if !b.Placement.On() {
 		return
 	}
@@ -145,94 +204,16 @@ func (b poller) asks(p *process) {
 	}
 }
 
-// Trainer is the pool of trainers that any run may use.
-func (b Build) Trainer() *api.Job {
-	p := poller{b}.trains("trainer", []string{"trainer"})
-	j := form{b}.job(p)
-	poller{b}.devices(j.TaskGroups[0])
-	return j
-}
-
-// poller describes processes that poll a queue.
-type poller struct{ Build }
-
-// trains is a process that trains, and samples where no other does.
-func (b poller) trains(name string, args []string) process {
-	if b.Roles.Rollout.Count == 0 {
-		args = append(args, "--with-rollouts")
-	}
-	p := b.polls(name, b.Roles.Trainer, args)
-	b.sampling(&p)
-	return p
-}
-
-// Rollout are processes that sample, and do nothing else.
-func (b Build) Rollout() *api.Job {
-	p := poller{b}.polls("rollout", b.Roles.Rollout, []string{"rollout"})
-	poller{b}.sampling(&p)
-	return form{b}.job(p)
-}
-
-// polls is a role of temper that polls a queue.
-func (b poller) polls(name string, role spec.Role, args []string) process {
-	// Health has no token, so that it stays on the machine.
-	p := b.knows(name, role, append(args, "--listen", loopback+":${NOMAD_PORT_"+portHealth+"}", "--ui", ""))
-	p.ports = []api.Port{{Label: portHealth}}
-	return p
-}
-
-// knows is a role of temper that reaches Temporal and the store.
-func (b poller) knows(name string, role spec.Role, args []string) process {
-	p := process{
-		name: name, role: role, command: "temper",
-		args:    append(args, "--home", "${NOMAD_TASK_DIR}/home"),
-		check:   alive(portHealth),
-		env:     map[string]string{},
-		secrets: map[string]string{}, needs: map[string]string{}, files: map[string]string{},
-	}
-	if b.Cluster.Temporal != "" {
-		p.env["TEMPORAL_ADDRESS"] = b.Cluster.Temporal
-	} else {
-		p.needs["temporal"] = wire(b).found("TEMPORAL_ADDRESS", "temporal", "{{ .Address }}:{{ .Port }}")
-	}
-	if b.Store != "" {
-		p.env["TEMPER_STORE"] = b.Store
-		b.identify(&p)
-	} else {
-		p.needs["store"] = wire(b).found("TEMPER_STORE", "objectstore", wire(b).storeURL("{{ .Address }}:{{ .Port }}", `{{ env "NOMAD_SECRETS_DIR" }}/`+fileCA))
-		p.secrets["AWS_ACCESS_KEY_ID"], p.secrets["AWS_SECRET_ACCESS_KEY"] = ItemAccessKey, ItemSecretKey
-		if b.TLS {
-			p.files[fileCA] = ItemCA
-		}
-	}
-	return p
-}
-
 // storeIdentity names the identity for the store; Nomad keeps it in nomad_NAME.jwt below the
-// secrets folder and makes a new one in time.
+// secrets folder and renews it in time.
 const storeIdentity = "store"
 
-// identify adds the identity with which a process takes its role at the store.
-func (b poller) identify(p *process) {
+// addIdentity adds the identity with which a process takes its role at the store.
+func addIdentity(b Build, p *process) {
 	if b.StoreRole == "" {
 		return
 	}
 	p.identities = []*api.WorkloadIdentity{{Name: storeIdentity, Audience: []string{b.StoreAudience}, File: true, TTL: time.Hour}}
 	p.env["AWS_ROLE_ARN"] = b.StoreRole
 	p.env["AWS_WEB_IDENTITY_TOKEN_FILE"] = secret("nomad_" + storeIdentity + ".jwt")
-}
-
-// sampling adds what a role needs that calls the sandbox.
-func (b poller) sampling(p *process) {
-	p.secrets["TEMPER_SANDBOX_TOKEN"] = ItemSandboxToken
-	p.needs["gateway"] = wire(b).found("TEMPER_SANDBOX_ADDRESS", "gateway", "{{ .Address }}:{{ .Port }}") // with the files of clientTLS it is called by TLS
-	if b.TLS {
-		maps.Copy(p.files, wire(b).certificates())
-		maps.Copy(p.env, clientTLS())
-	}
-}
-
-// clientTLS is how a process calls a gateway with TLS.
-func clientTLS() map[string]string {
-	return map[string]string{"TEMPER_SANDBOX_TLS_CA": secret(fileCA), "TEMPER_SANDBOX_TLS_CERT": secret(fileCert), "TEMPER_SANDBOX_TLS_KEY": secret(fileKey)}
 }

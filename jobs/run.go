@@ -10,6 +10,7 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/placement"
+	"temper/internal/role"
 )
 
 // Keys of the meta of a run's job, beside those of every job.
@@ -18,31 +19,41 @@ const (
 	MetaMembers = "temper_members"
 )
 
-// Run is the job of a run: equal members, no two on one node, on the queues of the run. They are
+// Run returns the job of a run: equal members, no two on one node, on the queues of the run. They are
 // placed as the admission of gangs says, and never rolled over.
 func (b Build) Run(job placement.Job) *api.Job {
-	role := b.Roles.Trainer
-	args := []string{"trainer", "--queue", job.Queues.Trainer}
-	switch {
-	case job.Role != placement.RoleTrainer:
-		role, args = b.Roles.Rollout, []string{"rollout", "--queue", job.Queues.Rollout}
-	case job.Queues.Rollout != "":
-		args = append(args, "--with-rollouts", "--rollout-queue", job.Queues.Rollout)
-	}
-	role.Count, role.Max, role.Pool = job.Members, max(job.Members, job.Most), job.Pool
-	role.Cores = job.Each.Cores
-	if job.Each.MemoryMiB > 0 {
-		role.Memory = config.Bytes(job.Each.MemoryMiB) << 20
-	}
-	p := poller{b}.polls(string(job.Role), role, args)
-	poller{b}.sampling(&p)
-	poller{b}.asks(&p) // whether its allocation is still the one that counts
-	p.variable = RunVariable(job.ID)
-	j := form{b}.job(p)
-	j.ID, j.Name = new(job.ID), new(job.ID)
-	j.Priority = new(runPriority(role.Priority, job.Priority))
+	p := runProcess(b, job)
+	j := newFrame(b).job(p)
 	maps.Copy(j.Meta, map[string]string{MetaRun: job.Run, MetaEpoch: strconv.Itoa(job.Epoch), MetaMembers: strconv.Itoa(job.Members)})
-	g := j.TaskGroups[0]
+	return seal(j)
+}
+
+// runProcess describes a member of a run's job: a trainer, or a process that samples, which is set up as the rollout
+// role of the cluster.
+func runProcess(b Build, job placement.Job) process {
+	row, flags := role.Of(role.Rollout), []string{"--queue", job.Queues.Rollout}
+	if job.Role == placement.RoleTrainer {
+		row, flags = role.Of(role.Trainer), []string{"--queue", job.Queues.Trainer}
+		if job.Queues.Rollout != "" {
+			flags = append(flags, "--with-rollouts", "--rollout-queue", job.Queues.Rollout)
+		}
+	}
+	p := poller(b, row, flags...)
+	reachSandbox(b, &p)
+	reachNomad(b, &p) // whether its allocation is still the one that counts
+	p.name, p.service, p.id, p.variable = string(job.Role), b.ID(string(job.Role)), job.ID, RunVariable(job.ID)
+	s := &p.settings
+	s.Count, s.Max, s.Pool, s.Cores = job.Members, max(job.Members, job.Most), job.Pool, job.Each.Cores
+	s.Priority = runPriority(s.Priority, job.Priority)
+	if job.Each.MemoryMiB > 0 {
+		s.Memory = config.Bytes(job.Each.MemoryMiB) << 20
+	}
+	p.adjust = func(g *api.TaskGroup) { adjustRun(g, job) }
+	return p
+}
+
+// adjustRun asks for what each member needs, and makes the members of a gang move and start together.
+func adjustRun(g *api.TaskGroup, job placement.Job) {
 	g.Constraints = append(g.Constraints, &api.Constraint{Operand: api.ConstraintDistinctHosts, RTarget: "true"})
 	for _, name := range slices.Sorted(maps.Keys(job.Each.Devices)) {
 		if n := job.Each.Devices[name]; n > 0 {
@@ -51,9 +62,8 @@ func (b Build) Run(job placement.Job) *api.Job {
 	}
 	// A drain moves all members at once: a gang without one of them does nothing.
 	g.Migrate = &api.MigrateStrategy{MaxParallel: new(job.Members), HealthCheck: new("task_states"), MinHealthyTime: new(time.Second), HealthyDeadline: new(healthyDeadline)}
-	g.Update.MaxParallel = new(0) // members start together, and no health of one holds up another
+	g.Update.MaxParallel = new(0) // the health of one member holds up no other
 	g.Update.AutoRevert = new(false)
-	return seal(j)
 }
 
 // RunVariable is where the secrets of a run's job are: no other job may read it.

@@ -8,7 +8,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // TestAdamWByHand recomputes two updates on the host. The gradient is read off
@@ -73,7 +73,7 @@ func TestAdamWByHand(t *testing.T) {
 }
 
 // zeros returns tensors of the same names and shapes without values.
-func zeros(like []qwen3.Tensor) []qwen3.Tensor {
+func zeros(like []model.Tensor) []model.Tensor {
 	out := slices.Clone(like)
 	for i := range out {
 		out[i].Data = make([]float32, len(out[i].Data))
@@ -92,7 +92,7 @@ func TestGradientMatchesFiniteDifferences(t *testing.T) {
 	cfg.Model.NumHiddenLayers = 1
 	tr := initialised(t, cfg)
 	start := weights(t, tr)
-	loss := func(w []qwen3.Tensor) (float64, []qwen3.Tensor) {
+	loss := func(w []model.Tensor) (float64, []model.Tensor) {
 		if err := tr.Import(w); err != nil {
 			t.Fatal(err)
 		}

@@ -10,9 +10,9 @@ import (
 	"temper/internal/config"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/packing"
 	"temper/trainer/passes"
-	"temper/trainer/qwen3"
 )
 
 // Config of a Trainer.
@@ -24,7 +24,7 @@ type Config struct {
 	// Mesh of the backend's devices; the zero mesh is one device. The rows of a pass are
 	// divided over its data axis. Only XLA backends have several devices.
 	Mesh  device.Mesh
-	Model qwen3.Config
+	Model model.Config
 	// Seed orders the samples of a step into minibatches.
 	Seed uint64
 	// MicrobatchTokens bounds the padded tokens of one device pass. A longer trajectory makes
@@ -176,8 +176,8 @@ func (c Config) passes() (passes.Config, error) {
 }
 
 // options returns the settings of the network.
-func (c Config) options() (qwen3.Options, error) {
-	o := qwen3.Options{Remat: c.Remat, PlainSoftmax: c.Kernels == kernels.Portable}
+func (c Config) options() (model.Options, error) {
+	o := model.Options{Remat: c.Remat, PlainSoftmax: c.Kernels == kernels.Portable}
 	switch c.Compute {
 	case "", "float32":
 		o.Compute = dtypes.Float32

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
-	"temper/trainer/qwen3"
 )
 
 // divergedError returns the error of a refused update, with a report of the values that are
@@ -35,7 +35,7 @@ func (s *step) divergedError(ctx context.Context, micros []packing.Microbatch, m
 // changes nothing. A failure shortens the report.
 type diagnosis struct {
 	state    *optimizer.State
-	trained  []qwen3.TensorSpec
+	trained  []model.TensorSpec
 	gradient func(packing.Microbatch) ([]device.Value, error)
 	report   *Divergence
 }
@@ -82,7 +82,7 @@ func (e diagnosis) measureWeights() error {
 	}
 	for _, w := range weights {
 		norm, bad := measure(w.Data)
-		frozen := !slices.ContainsFunc(e.trained, func(s qwen3.TensorSpec) bool { return s.Name == w.Name })
+		frozen := !slices.ContainsFunc(e.trained, func(s model.TensorSpec) bool { return s.Name == w.Name })
 		e.report.Tensors = append(e.report.Tensors, TensorReport{Name: w.Name, Frozen: frozen, WeightNorm: Number(norm), WeightNotFinite: bad})
 	}
 	return nil

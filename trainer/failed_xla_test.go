@@ -12,12 +12,12 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/xla/xlatest"
 )
 
 func fragile(backend string, mesh device.Mesh, vocabulary int) Config {
-	return Config{Backend: backend, Mesh: mesh, MicrobatchTokens: 1 << 30, Temperature: 1, Model: qwen3.Config{
+	return Config{Backend: backend, Mesh: mesh, MicrobatchTokens: 1 << 30, Temperature: 1, Model: model.Config{
 		VocabSize: vocabulary, HiddenSize: 8, IntermediateSize: 8, NumHiddenLayers: 1, NumAttentionHeads: 4, NumKeyValueHeads: 4, HeadDim: 8,
 		MaxPositionEmbeddings: 1024, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1}}
 }
@@ -51,7 +51,7 @@ func TestXLADeviceFailsInStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := tr.state.Store().GetVariable(qwen3.VariablePath("model.embed_tokens.weight")).DistributedValue()
+	v, err := tr.state.Store().GetVariable(model.VariablePath("model.embed_tokens.weight")).DistributedValue()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestXLAOutOfMemory(t *testing.T) {
 	}
 	score := func(n int) error { _, err := tr.Logprobs(t.Context(), samples[:n]); return err }
 	err = score(rows)
-	if !errors.Is(err, ErrTooLarge) || fault.Of(err) != fault.TooLarge || !strings.Contains(err.Error(), "temper trainer plan") {
+	if !errors.Is(err, ErrTooLarge) || fault.Of(err) != fault.TooLarge || !strings.Contains(err.Error(), "temper plan") {
 		t.Fatalf("error %v of kind %q, want %v with advice", err, fault.Of(err), ErrTooLarge)
 	}
 	if strings.Contains(err.Error(), "\n") {

@@ -8,7 +8,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/xla/xlatest"
 )
 
@@ -47,8 +47,8 @@ func TestXLALongRows(t *testing.T) {
 		cfg.Model.MaxPositionEmbeddings, cfg.MicrobatchTokens, cfg.LaneTokens, cfg.Loss.KL.Coefficient = 1200, 2400, 2400, 0
 		return cfg
 	}
-	if qwen3.LongCompiledRow > 1060 {
-		t.Fatalf("attention in loops begins at %d tokens: the rows of this test are shorter", qwen3.LongCompiledRow)
+	if model.LongCompiledRow > 1060 {
+		t.Fatalf("attention in loops begins at %d tokens: the rows of this test are shorter", model.LongCompiledRow)
 	}
 	backend := xlatest.Backend(t)
 	devices := xlatest.Devices(t, backend)

@@ -15,7 +15,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 	"temper/trainer/weights/tensor"
 )
@@ -23,7 +23,7 @@ import (
 func withLoRA(t testing.TB, cfg trainer.Config, targets ...string) trainer.Config {
 	t.Helper()
 	var err error
-	if cfg.Model.LoRA, err = qwen3.NewLoRA(4, 6, targets); err != nil {
+	if cfg.Model.LoRA, err = model.NewLoRA(4, 6, targets); err != nil {
 		t.Fatal(err)
 	}
 	return cfg
@@ -82,7 +82,7 @@ func TestAdaptersTrainAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		sameLogprobs(t, "published", merged, adapted, probe)
-		onHost, err := qwen3.Merge(cfg.Model, end.Weights)
+		onHost, err := model.Merge(cfg.Model, end.Weights)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestGradientOfAdapters(t *testing.T) {
 }
 
 func TestMistakesOfLoRA(t *testing.T) {
-	if _, err := qwen3.NewLoRA(0, 0, []string{"q_proj", "lm_head"}); err == nil ||
+	if _, err := model.NewLoRA(0, 0, []string{"q_proj", "lm_head"}); err == nil ||
 		!strings.Contains(err.Error(), `"lm_head", want some of q_proj`) || !strings.Contains(err.Error(), "rank: 0") || !strings.Contains(err.Error(), "alpha: 0") {
 		t.Errorf("error %v", err)
 	}
@@ -201,7 +201,7 @@ func TestMistakesOfLoRA(t *testing.T) {
 
 // TestTargetsOfLoRA: the configuration and the network name the same projections.
 func TestTargetsOfLoRA(t *testing.T) {
-	if got, want := strings.Join(qwen3.LoRATargets(), " "), strings.Join(config.LoRATargets(), " "); got != want {
+	if got, want := strings.Join(model.LoRATargets(), " "), strings.Join(config.LoRATargets(), " "); got != want {
 		t.Errorf("network %s, configuration %s", got, want)
 	}
 }
@@ -229,7 +229,7 @@ func TestLoRAFollowsPEFT(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	var weights []qwen3.Tensor
+	var weights []model.Tensor
 	for w, err := range m.All() {
 		if err != nil {
 			t.Fatal(err)
@@ -244,7 +244,7 @@ func TestLoRAFollowsPEFT(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := os.Getenv("TEMPER_LORA_OUT"); out != "" {
-		if err := hf.CreateAdapter(out, cfg.Model, dir, qwen3.ByName(snapshot(t, tr).Weights), safetensors.F32); err != nil {
+		if err := hf.CreateAdapter(out, cfg.Model, dir, model.ByName(snapshot(t, tr).Weights), safetensors.F32); err != nil {
 			t.Fatal(err)
 		}
 		t.Skip("adapters written to " + out)

@@ -10,13 +10,13 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // TestLostStateForcesRestore takes a variable away as a device call does that
 // fails after it has taken the weights over.
 func TestLostStateForcesRestore(t *testing.T) {
-	tr, err := New(Config{MicrobatchTokens: 512, Temperature: 1, Model: qwen3.Config{
+	tr, err := New(Config{MicrobatchTokens: 512, Temperature: 1, Model: model.Config{
 		VocabSize: 11, HiddenSize: 8, IntermediateSize: 8, NumHiddenLayers: 1, NumAttentionHeads: 1, NumKeyValueHeads: 1, HeadDim: 8,
 		MaxPositionEmbeddings: 32, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1}})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestLostStateForcesRestore(t *testing.T) {
 		_, err := tr.SFTStep(t.Context(), sample, config.Optimizer{LR: 1, Schedule: "constant"}, Position{Step: 1})
 		return err
 	}
-	v := tr.state.Store().GetVariable(qwen3.VariablePath("model.norm.weight"))
+	v := tr.state.Store().GetVariable(model.VariablePath("model.norm.weight"))
 	if err := v.Reset(); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestSavepointBringsLostStateBack(t *testing.T) {
 	}
 	defer before.Release()
 	trapStep(t, tr, story(3, 12))
-	if err := tr.state.Store().GetVariable(qwen3.VariablePath("model.norm.weight")).Reset(); err != nil {
+	if err := tr.state.Store().GetVariable(model.VariablePath("model.norm.weight")).Reset(); err != nil {
 		t.Fatal(err)
 	}
 	tr.state.Verify()

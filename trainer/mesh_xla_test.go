@@ -19,7 +19,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/xla/xlatest"
 )
 
@@ -40,7 +40,7 @@ const (
 func meshConfig(backend string, mesh device.Mesh) trainer.Config {
 	return trainer.Config{
 		Backend: backend, Mesh: mesh,
-		Model: qwen3.Config{
+		Model: model.Config{
 			VocabSize: 40, HiddenSize: 16, IntermediateSize: 24, NumHiddenLayers: 1, NumAttentionHeads: 8, NumKeyValueHeads: 4,
 			HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1,
 		},
@@ -101,7 +101,7 @@ func teach(t testing.TB, tr *trainer.Trainer) lesson {
 
 // near compares two lessons and returns the largest differences: of a loss, of a
 // log-probability, and of the weights as a part of their movement.
-func near(a, b lesson, start []qwen3.Tensor) (losses, logprobs, weights float64) {
+func near(a, b lesson, start []model.Tensor) (losses, logprobs, weights float64) {
 	for i := range a.losses {
 		losses = max(losses, math.Abs(a.losses[i]-b.losses[i])/max(1, math.Abs(b.losses[i])))
 	}
@@ -114,7 +114,7 @@ func near(a, b lesson, start []qwen3.Tensor) (losses, logprobs, weights float64)
 }
 
 // norm is that of the difference of two sets of weights.
-func norm(a, b []qwen3.Tensor) float64 {
+func norm(a, b []model.Tensor) float64 {
 	sum := 0.0
 	for i := range a {
 		for j := range a[i].Data {
@@ -126,7 +126,7 @@ func norm(a, b []qwen3.Tensor) float64 {
 }
 
 // expect compares a lesson with that of the Go backend.
-func expect(t *testing.T, got, want lesson, start []qwen3.Tensor, losses, logprobs, weights float64) {
+func expect(t *testing.T, got, want lesson, start []model.Tensor, losses, logprobs, weights float64) {
 	t.Helper()
 	l, p, w := near(got, want, start)
 	t.Logf("losses within %.2g, log-probabilities %.2g, weights %.2g of their movement", l, p, w)
@@ -197,7 +197,7 @@ func checkPublished(t *testing.T, tr *trainer.Trainer, s checkpoint.State) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	find := qwen3.ByName(published.Weights)
+	find := model.ByName(published.Weights)
 	for _, w := range s.Weights {
 		if p, _ := find(w.Name); !slices.Equal(p.Data, w.Data) {
 			t.Errorf("published %s differs", w.Name)

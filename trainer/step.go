@@ -7,10 +7,10 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/rl"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
 	"temper/trainer/passes"
-	"temper/trainer/qwen3"
 )
 
 // step makes the updates of one call of SFTStep or Update, all of them or none.
@@ -22,7 +22,7 @@ type step struct {
 	plan      packing.Plan
 	log       *slog.Logger
 
-	model     qwen3.Config
+	model     model.Config
 	loss      config.Loss
 	memory    passes.Memory
 	objective passes.Objective

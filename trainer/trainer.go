@@ -10,10 +10,10 @@ import (
 	"temper/internal/fault"
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
 	"temper/trainer/passes"
-	"temper/trainer/qwen3"
 	"temper/trainer/weights/tensor"
 )
 
@@ -41,7 +41,7 @@ type Position = optimizer.Position
 
 // CheckOptimizer finds the mistakes of an optimizer that depend on the model; see
 // optimizer.Check.
-func CheckOptimizer(m qwen3.Config, key string, o config.Optimizer) error {
+func CheckOptimizer(m model.Config, key string, o config.Optimizer) error {
 	return optimizer.Check(m, key, o)
 }
 
@@ -86,7 +86,7 @@ func (t *Trainer) Close() {
 }
 
 // Model returns the architecture.
-func (t *Trainer) Model() qwen3.Config { return t.cfg.Model }
+func (t *Trainer) Model() model.Config { return t.cfg.Model }
 
 // NumGraphs is the number of graphs compiled so far. Bucketed shapes keep it
 // below MaxGraphs.
@@ -107,7 +107,7 @@ func (t *Trainer) Init(seed uint64) error {
 func (t *Trainer) Import(weights []tensor.Named) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.state.Import(qwen3.WithAdapters(t.cfg.Model, weights, t.cfg.Seed))
+	return t.state.Import(model.WithAdapters(t.cfg.Model, weights, t.cfg.Seed))
 }
 
 // ResetOptimizer drops the moments and their age. The weights and the total of updates stay.
@@ -213,6 +213,6 @@ func (t *Trainer) newStep(objective passes.Objective, o config.Optimizer, p Posi
 func scorerOf(t *Trainer) scorer { return scorer{passes: t.passes, plan: t.plans[passes.Policy]} }
 
 // limitsOf returns the limits of a sample for a network.
-func limitsOf(m qwen3.Config) packing.Limits {
+func limitsOf(m model.Config) packing.Limits {
 	return packing.Limits{VocabSize: m.VocabSize, MaxTokens: m.MaxPositionEmbeddings}
 }

@@ -14,12 +14,12 @@ import (
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 func tinyConfig() trainer.Config {
 	return trainer.Config{
-		Model: qwen3.Config{
+		Model: model.Config{
 			VocabSize: 37, HiddenSize: 16, IntermediateSize: 24, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 			HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1,
 		},
@@ -82,7 +82,7 @@ func update(t testing.TB, tr *trainer.Trainer, step int, s []rl.Sample, minibatc
 	return m
 }
 
-func weights(t testing.TB, tr *trainer.Trainer) []qwen3.Tensor {
+func weights(t testing.TB, tr *trainer.Trainer) []model.Tensor {
 	t.Helper()
 	w, err := tr.Weights()
 	if err != nil {
@@ -92,7 +92,7 @@ func weights(t testing.TB, tr *trainer.Trainer) []qwen3.Tensor {
 }
 
 // distance is the largest difference between two sets of weights.
-func distance(a, b []qwen3.Tensor) float64 {
+func distance(a, b []model.Tensor) float64 {
 	most := 0.0
 	for i := range a {
 		for j := range a[i].Data {
@@ -313,7 +313,7 @@ func TestDeterminism(t *testing.T) {
 	cfg := tinyConfig()
 	cfg.Model.HiddenSize, cfg.Model.HeadDim, cfg.Model.IntermediateSize = 64, 32, 192
 	cfg.MicrobatchTokens = 512
-	run := func() ([]qwen3.Tensor, []rl.TrainMetrics) {
+	run := func() ([]model.Tensor, []rl.TrainMetrics) {
 		tr := initialised(t, cfg)
 		var all []rl.TrainMetrics
 		for step := 1; step <= 3; step++ {

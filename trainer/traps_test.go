@@ -11,15 +11,15 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
 	"temper/trainer/cpu/kernels"
+	"temper/trainer/model"
 	"temper/trainer/packing"
 	"temper/trainer/passes"
-	"temper/trainer/qwen3"
 )
 
 // The tests of this file hold traps of the pinned GoMLX shut: ways to train on
@@ -27,7 +27,7 @@ import (
 // itself also tell when an upgrade has removed it.
 
 func trapConfig() Config {
-	return Config{Seed: 1, MicrobatchTokens: 512, Temperature: 1, Model: qwen3.Config{
+	return Config{Seed: 1, MicrobatchTokens: 512, Temperature: 1, Model: model.Config{
 		VocabSize: 29, HiddenSize: 16, IntermediateSize: 24, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1, HeadDim: 8,
 		MaxPositionEmbeddings: 4096, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.2}}
 }
@@ -104,12 +104,12 @@ func TestConstantsAreBakedInWithoutSetTraining(t *testing.T) {
 	}
 	t.Cleanup(backend.Finalize)
 	for _, training := range []bool{true, false} {
-		store := model.NewStore()
+		store := ml.NewStore()
 		v, err := store.CreateVariable("/w", tensors.FromScalar(float32(1)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		exec, err := model.NewExec(backend, store, func(s *model.Scope, x *graph.Node) *graph.Node {
+		exec, err := ml.NewExec(backend, store, func(s *ml.Scope, x *graph.Node) *graph.Node {
 			if training {
 				s.SetTraining(x.Graph(), true)
 			}
@@ -188,7 +188,7 @@ func TestFailedCallDoesNotTrainOn(t *testing.T) {
 // packed or not.
 func TestRematWithFusedAttention(t *testing.T) {
 	for _, pack := range []bool{false, true} {
-		var moments [2][]qwen3.Tensor
+		var moments [2][]model.Tensor
 		for i, remat := range []bool{false, true} {
 			cfg := trapConfig()
 			cfg.Remat, cfg.Pack = remat, pack

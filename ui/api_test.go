@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/blob"
-	"temper/internal/record"
 	"temper/internal/run"
+	"temper/internal/run/record"
 	"temper/internal/run/runtest"
 	"temper/internal/series"
 	"temper/ui"

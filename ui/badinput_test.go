@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/runtest"
-	"temper/internal/schedule"
 	"temper/internal/service"
+	"temper/internal/temporalclient"
 	"temper/ui"
 )
 
@@ -58,12 +58,14 @@ func TestDamagedRuns(t *testing.T) {
 	good := firstGroup(t, h, 2).ProblemID
 	put(t, h.Store, "runs/half-plan/plan.json", `{"run_id": "half-plan", "sta`)
 	put(t, h.Store, "runs/no-plan/steps/000001/step.json", `{}`)
-	put(t, h.Store, "runs/newer/plan.json", `{"schema": 9, "run_id": 5}`)
+	put(t, h.Store, "runs/newer/plan.json", `{"format": 9, "version": "v9.0.0", "run_id": "newer"}`)
+	put(t, h.Store, "runs/earlier/plan.json", `{"run_id": "earlier", "seed": 1, "stages": []}`)
+	put(t, h.Store, "catalog/earlier.json", `{"run_id": "earlier", "state": "done"}`)
 	put(t, h.Store, h.Layout.StepLog(1), `{"step": 1, "metr`)
 	put(t, h.Store, h.Layout.Index(2), "temper index 7\nwhat comes")
 	s := newSite(t, h.Store, nil)
 	rows := rowsOf(t, s)
-	for id, want := range map[string]string{"half-plan": "plan.json", "newer": "plan.json"} {
+	for id, want := range map[string]string{"half-plan": "plan.json", "newer": "format 9 by temper v9.0.0", "earlier": "build before v0.1.0"} {
 		if row, ok := rows[id]; !ok || row.State != run.StateDamaged || !strings.Contains(row.Reason, want) {
 			t.Errorf("%s: %+v, want it damaged for its %s", id, row, want)
 		}
@@ -264,19 +266,19 @@ func TestManyRuns(t *testing.T) {
 // place is a service that a test makes up.
 type place struct {
 	processes []service.Process
-	schedules []schedule.View
+	schedules []temporalclient.View
 	err       error
 }
 
 func (p *place) Processes(context.Context) ([]service.Process, error) { return p.processes, p.err }
 
-func (p *place) Schedules(context.Context) ([]schedule.View, error) { return p.schedules, p.err }
+func (p *place) Schedules(context.Context) ([]temporalclient.View, error) { return p.schedules, p.err }
 
 // TestServicesAndSchedules: processes come with their numbers, and what does not answer
 // is a remark.
 func TestServicesAndSchedules(t *testing.T) {
 	p := &place{processes: []service.Process{{Name: "worker", State: "healthy", Restarts: 2, Metrics: "# HELP queue_length Calls that wait.\n# TYPE queue_length gauge\nqueue_length{node=\"a b\"} 3\nx_bucket{le=\"1\"} 4\ngo_threads 7\nbad\nnan_value NaN\n"}},
-		schedules: []schedule.View{{ID: "nightly", Good: "run-1@v3"}}}
+		schedules: []temporalclient.View{{ID: "nightly", Good: "run-1@v3"}}}
 	s := newSite(t, playedRun(t).Store, func(c *ui.Config) { c.Place = p })
 	_, body := s.ask(t, http.MethodGet, "/api/v1/services", "")
 	for _, want := range []string{`"restarts":2`, `{"name":"queue_length{node=\"a b\"}","value":3,"help":"Calls that wait."}`, `{"name":"nan_value","value":"NaN"}`} {

@@ -7,7 +7,7 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/grpo"
-	"temper/internal/record"
+	"temper/internal/run/record"
 )
 
 // explainer says in sentences why the trajectories of a group were kept or dropped. It

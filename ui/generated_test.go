@@ -7,8 +7,12 @@ import (
 	"encoding/json"
 	"flag"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,4 +69,22 @@ func TestDistIsFresh(t *testing.T) {
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("ui/dist is stale: run ./task ui:build. What it was built of is -, what is here is +\n%s", diff)
 	}
+}
+
+// typeScript returns the types of all answers and bodies for the page.
+func typeScript() []byte {
+	t := newTypes()
+	for _, r := range routes(&Server{}) {
+		for _, of := range []reflect.Type{r.Answer, r.Body} {
+			if of != nil {
+				t.name(of)
+			}
+		}
+	}
+	var b strings.Builder
+	b.WriteString("// Made of the route table by go generate ./ui; do not edit.\n\n")
+	for _, name := range slices.Sorted(maps.Keys(t.script)) {
+		b.WriteString(t.script[name])
+	}
+	return []byte(b.String())
 }

@@ -17,9 +17,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/export"
 	"temper/internal/history"
-	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/record"
 	"temper/internal/run/runtest"
 	"temper/ui"
 )

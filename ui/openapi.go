@@ -3,7 +3,6 @@ package ui
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -21,7 +20,7 @@ var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 func openAPI() ([]byte, error) {
 	t := newTypes()
 	paths := map[string]map[string]any{}
-	for _, r := range routes() {
+	for _, r := range routes(&Server{}) {
 		params := []any{}
 		for _, m := range pathParam.FindAllStringSubmatch(r.Path, -1) {
 			params = append(params, map[string]any{"name": m[1], "in": "path", "required": true, "schema": map[string]any{"type": "string"}})
@@ -186,24 +185,6 @@ func fieldsOf(of reflect.Type) map[string]reflect.StructField {
 		}
 	}
 	return out
-}
-
-// typeScript are the types of all answers and bodies for the page.
-func typeScript() []byte {
-	t := newTypes()
-	for _, r := range routes() {
-		for _, of := range []reflect.Type{r.Answer, r.Body} {
-			if of != nil {
-				t.name(of)
-			}
-		}
-	}
-	var b strings.Builder
-	b.WriteString("// Made of the route table by go generate ./ui; do not edit.\n\n")
-	for _, name := range slices.Sorted(maps.Keys(t.script)) {
-		b.WriteString(t.script[name])
-	}
-	return []byte(b.String())
 }
 
 // serveOpenAPI answers with the description of the routes.

@@ -16,11 +16,11 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/export"
 	"temper/internal/history"
-	"temper/internal/record"
-	"temper/internal/report"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/record"
 	"temper/internal/series"
 )
 
@@ -42,7 +42,7 @@ func Report(ctx context.Context, h *history.Run, build string) ([]File, error) {
 		return nil, err
 	}
 	page, err := template.New("report").Funcs(template.FuncMap{
-		"num": showNumber, "percent": func(v *float64) string { return percentOf(v) }, "shown": shown, "seconds": func(s float64) string { return report.Duration(time.Duration(s * float64(time.Second))) },
+		"num": showNumber, "percent": func(v *float64) string { return percentOf(v) }, "shown": shown, "seconds": func(s float64) string { return export.Duration(time.Duration(s * float64(time.Second))) },
 	}).Parse(reportPage)
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -297,12 +297,12 @@ func samplesOfStep(ctx context.Context, h *history.Run, cfg config.Run, step int
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cache: newCache(cacheBytes)}
-	rows, _, _, err := s.groupRows(ctx, h, step, id)
+	reader := &runReader{cache: newCache(cacheBytes)}
+	rows, _, _, err := reader.groupRows(ctx, h, step, id)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.problem(ctx, h, step, id)
+	p, err := reader.problem(ctx, h, step, id)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"temper/internal/config"
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/internal/temporalclient"
 )
 
@@ -26,7 +26,7 @@ func (temporal) GetSystemInfo(context.Context, *workflowservice.GetSystemInfoReq
 
 // TestRoleWaitsForAServerThatStarts, and not for one that nobody starts.
 func TestRoleWaitsForAServerThatStarts(t *testing.T) {
-	addrs, err := freeport.Addresses(1)
+	addrs, err := proc.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

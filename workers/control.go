@@ -10,12 +10,12 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
-	"temper/internal/buildinfo"
 	"temper/internal/config"
-	"temper/internal/freeze"
-	"temper/internal/procmem"
-	"temper/internal/proof"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
+	"temper/internal/role"
 	"temper/internal/run"
+	"temper/internal/run/chain"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
@@ -44,7 +44,7 @@ const MaxRolloutShards = 256
 // side by side.
 func Control(o ControlOptions) Role {
 	return Role{
-		Name: "worker", Needs: []Need{NeedTemporal, NeedStore}, Queues: []string{workflows.QueueControl},
+		Row: role.Of(role.Control), Queues: []string{workflows.QueueControl},
 		Run: func(ctx context.Context, v *Vitals) error { return serveControl(ctx, o, v) },
 	}
 }
@@ -53,7 +53,7 @@ func Control(o ControlOptions) Role {
 func PeakFile(p *config.Process) string { return filepath.Join(p.Home, "peak-memory") }
 
 func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
-	conn, err := o.connect(ctx, "worker", v)
+	conn, err := o.connect(ctx, role.Control, v)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
 		return err
 	}
 	o.Log.Info("control worker starts", "build", buildinfo.Line(), "temporal", o.TemporalAddress, "search_attributes", known)
-	peak := procmem.Peak{File: PeakFile(&o.Process)}
+	peak := proc.Peak{File: PeakFile(&o.Process)}
 	of := o.MemoryOf
 	if of == 0 {
 		of = os.Getpid()
@@ -72,7 +72,7 @@ func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
 	var watchers sync.WaitGroup
 	watchers.Go(func() { peak.Watch(watch, of, rssInterval) })
 	watchers.Go(func() { sweepStore(watch, conn.store, o.Log) })
-	watchers.Go(func() { freeze.NewWatch(conn.client, o.Log).Run(watch) })
+	watchers.Go(func() { temporalclient.NewWatch(conn.client, o.Log).Run(watch) })
 	announce := workflows.AnnounceCluster(conn.client)
 	if o.Cluster.Backend != nil {
 		watchers.Go(func() { watchCluster(watch, o.Cluster.Backend, announce, o.Log) })
@@ -81,7 +81,7 @@ func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
 	defer stop()
 	placing := &activities.Placement{Cluster: o.Cluster.placing(conn.client, o.Place), Announce: announce}
 	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards, Notify: webhook(o.Webhook, o.Log),
-		Chain: run.Chain{By: proof.ThisMaker("control", "")}, Find: workflows.FindOwner(conn.client)}
+		Chain: run.Chain{By: chain.ThisMaker("control", "")}, Find: workflows.FindOwner(conn.client)}
 	return controlWorker(control, placing).serve(ctx, conn.client, func() { v.Serving(workflows.QueueControl) })
 }
 

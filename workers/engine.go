@@ -50,12 +50,6 @@ func newEngineFactory(store blob.Store, backend string, slots int, log *slog.Log
 	return &engineFactory{store: store, backend: backend, slots: min(slots, mostSlots), log: log, open: map[*engine.Engine]*sharedmem.Reader{}}
 }
 
-// Engines makes engines as the rollout role does, for callers that sample without a
-// worker.
-func Engines(store blob.Store, backend string, slots int) func(*run.Loaded) (sampling.Engine, error) {
-	return newEngineFactory(store, backend, slots, slog.New(slog.DiscardHandler)).make
-}
-
 func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 	if r.Config.Rollout.Engine.External() {
 		return externalEngine(f.store, f.backend, r, f.log)

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"temper/internal/blob"
-	"temper/internal/policy/fleet"
-	"temper/internal/policy/remote"
+	"temper/internal/inference/fleet"
+	"temper/internal/inference/remote"
 	"temper/internal/run"
 	"temper/internal/sampling"
 )
@@ -64,7 +64,7 @@ const (
 func (e *remoteRun) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	for waited := time.Duration(0); e.members.counts.joined(e.members.run) == 0; waited += memberPause {
 		if waited >= memberPatience {
-			return fmt.Errorf("no engine of run %s has answered for %s: start temper engine --run %s", e.members.run, memberPatience, e.members.run)
+			return fmt.Errorf("no engine of run %s has answered for %s: start temper role engine --run %s", e.members.run, memberPatience, e.members.run)
 		}
 		select {
 		case <-ctx.Done():

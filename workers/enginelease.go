@@ -5,16 +5,16 @@ import (
 	"sync"
 	"time"
 
-	"temper/internal/policy/registry"
+	"temper/internal/inference/lease"
 )
 
 // engineLease keeps the entry of an engine in the registry.
 type engineLease struct {
 	server *engineServer
-	entry  registry.Entry
+	entry  lease.Entry
 
 	mu   sync.Mutex
-	held *registry.Lease // nil before it was taken
+	held *lease.Lease // nil before it was taken
 }
 
 // leaseTime bounds a change of the entry when the engine ends. A store that does not
@@ -24,7 +24,7 @@ const leaseTime = 3 * time.Second
 // keep takes the name and renews the lease until ctx ends. An engine that lost its name
 // ends: two of one name would be one for those who look.
 func (l *engineLease) keep(ctx context.Context, draining <-chan struct{}, ready func()) error {
-	held, err := registry.Hold(ctx, registry.Config{Store: l.server.store, Entry: l.entry})
+	held, err := lease.Hold(ctx, lease.Config{Store: l.server.store, Entry: l.entry})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the end was asked for

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/buildinfo"
-	"temper/internal/policy/registry"
-	"temper/internal/policy/remote"
-	"temper/internal/policy/wire"
+	"temper/internal/inference/lease"
+	"temper/internal/inference/remote"
+	"temper/internal/proc/buildinfo"
+	"temper/internal/role"
 	"temper/internal/run"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
@@ -70,7 +70,7 @@ func (o EngineOptions) Check() error {
 	if o.Run == "" {
 		add("--run: is missing: the id of the run whose policies are served")
 	}
-	if err := registry.CheckName(o.Name); err != nil {
+	if err := lease.CheckName(o.Name); err != nil {
 		add("--name: %w", err)
 	}
 	if o.Slots < 1 || o.Capacity < 0 {
@@ -115,7 +115,7 @@ func (o EngineOptions) checkAdvertise() error {
 // PolicyEngine serves the policies of a run to rollout roles.
 func PolicyEngine(o EngineOptions) Role {
 	return Role{
-		Name: "engine", Needs: []Need{NeedStore, NeedDevice}, OwnListener: true,
+		Row: role.Of(role.Engine),
 		Run: func(ctx context.Context, v *Vitals) error { return serveEngine(ctx, o, v) },
 	}
 }
@@ -128,8 +128,8 @@ func serveEngine(ctx context.Context, o EngineOptions, v *Vitals) error {
 	if err != nil {
 		return err
 	}
-	v.Need(string(NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
-	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	v.Need(string(role.NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
+	v.Need(string(role.NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
 	r, err := awaitRun(ctx, store, o)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func serveEngine(ctx context.Context, o EngineOptions, v *Vitals) error {
 		return err
 	}
 	defer e.Close()
-	engine, ok := e.(wire.Engine)
+	engine, ok := e.(remote.ServedEngine)
 	if !ok {
 		return fmt.Errorf("engine of run %s: a %T reports no status", o.Run, e)
 	}
@@ -187,16 +187,16 @@ func loadRun(ctx context.Context, store blob.Store, id string) (*run.Loaded, err
 
 // identify says who an engine of a run is. One that cannot say what decides its bits must
 // not sample beside others.
-func identify(r *run.Loaded, name, backend string) (wire.Identity, error) {
+func identify(r *run.Loaded, name, backend string) (remote.Identity, error) {
 	bits, err := bitsOf(backend, r.Config)
 	if err != nil {
-		return wire.Identity{}, err
+		return remote.Identity{}, err
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return wire.Identity{
+	return remote.Identity{
 		Name: name, Run: r.Ref.RunID, Build: buildinfo.Line(), Model: modelFingerprint(r), Vocab: r.Model.VocabSize,
 		Kernels: bits, Holder: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:12]),
 	}, nil
@@ -222,7 +222,7 @@ type engineServer struct {
 	vitals *Vitals
 }
 
-func (s *engineServer) serve(ctx context.Context, engine wire.Engine, who wire.Identity) error {
+func (s *engineServer) serve(ctx context.Context, engine remote.ServedEngine, who remote.Identity) error {
 	srv, err := server.New(s.Server)
 	if err != nil {
 		return err
@@ -238,8 +238,8 @@ func (s *engineServer) serve(ctx context.Context, engine wire.Engine, who wire.I
 	keeping, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	draining := make(chan struct{})
-	api := wire.NewServer(engine, who, func() { close(draining) })
-	lease := &engineLease{server: s, entry: registry.Entry{Name: who.Name, Run: who.Run, Address: address, Holder: who.Holder}}
+	api := remote.NewServer(engine, who, func() { close(draining) })
+	lease := &engineLease{server: s, entry: lease.Entry{Name: who.Name, Run: who.Run, Address: address, Holder: who.Holder}}
 	var g errgroup.Group
 	g.Go(func() error {
 		defer release()
@@ -264,7 +264,7 @@ const lastAnswers = 2 * time.Second
 
 // finish waits for the generations under way. Those that take too long are answered with
 // what they have, so that another engine goes on from there.
-func (s *engineServer) finish(ctx context.Context, api *wire.Server, lease *engineLease) error {
+func (s *engineServer) finish(ctx context.Context, api *remote.Server, lease *engineLease) error {
 	timed, cancel := context.WithTimeout(ctx, s.Drain)
 	err := api.Finish(timed)
 	cancel()
@@ -277,7 +277,7 @@ func (s *engineServer) finish(ctx context.Context, api *wire.Server, lease *engi
 }
 
 // handler adds health and metrics to the protocol.
-func (s *engineServer) handler(api *wire.Server) http.Handler {
+func (s *engineServer) handler(api *remote.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", api.Handler())
 	for path, handler := range metricsHandler(s.vitals.Metrics) {

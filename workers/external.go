@@ -9,7 +9,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/policy/external"
+	"temper/internal/inference/external"
 	"temper/internal/run"
 	"temper/internal/sampling"
 	"temper/trainer/checkpoint"

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"temper/internal/role"
 	"temper/sandbox"
 	"temper/sandbox/codejudge"
 	"temper/sandbox/gateway"
@@ -25,10 +26,10 @@ type GatewayOptions struct {
 // answers for its health on the address where it takes calls.
 func Gateway(o GatewayOptions) Role {
 	return Role{
-		Name: "gateway", Needs: []Need{NeedSandbox}, OwnListener: true,
+		Row: role.Of(role.Gateway),
 		Run: func(ctx context.Context, v *Vitals) error {
 			o.Service.Mount = func(g *gateway.Gateway) (sandbox.Executor, map[string]http.Handler) {
-				v.Need(string(NeedSandbox), func(context.Context) error { return anyNode(g) })
+				v.Need(string(role.NeedSandbox), func(context.Context) error { return anyNode(g) })
 				return mountOnGateway(g, o, v)
 			}
 			stop := context.AfterFunc(ctx, v.Drain)

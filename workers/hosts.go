@@ -17,7 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"temper/internal/buildinfo"
+	"temper/internal/proc/buildinfo"
+	"temper/internal/role"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
 	"temper/trainer/device"
@@ -120,7 +121,7 @@ func identityOfHost(name, backend string) (hosts.Identity, error) {
 		return hosts.Identity{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	return hosts.Identity{
-		Name: name, Build: fmt.Sprintf("temper %s (%s)", buildinfo.Version(), hex.EncodeToString(sum.Sum(nil))[:12]),
+		Name: name, Build: fmt.Sprintf("temper %s (%s)", buildinfo.Build(), hex.EncodeToString(sum.Sum(nil))[:12]),
 		Backend: backend, Lanes: passes.NumAssistantLanes(backend),
 	}, nil
 }
@@ -174,7 +175,7 @@ func (o MemberOptions) Check() error {
 	errs := []error{o.TLS.check("")}
 	switch open, err := checkAddress(o.Trainer, o.TLS); {
 	case err != nil:
-		errs = append(errs, fmt.Errorf("--trainer %q: %w, as in temper trainer --members", o.Trainer, err))
+		errs = append(errs, fmt.Errorf("--trainer %q: %w, as in temper role trainer --members", o.Trainer, err))
 	case open:
 		errs = append(errs, fmt.Errorf("--trainer %s: the token and the weights would go over the network in clear: name --tls-cert, --tls-key and --tls-ca", o.Trainer))
 	}
@@ -196,7 +197,7 @@ const (
 // TrainerMember makes passes for the trainer of another process.
 func TrainerMember(o MemberOptions) Role {
 	return Role{
-		Name: "member", Needs: []Need{NeedDevice, NeedTrainer}, Queues: nil,
+		Row: role.Of(role.Host),
 		Run: func(ctx context.Context, v *Vitals) error { return serveMember(ctx, o, v) },
 	}
 }
@@ -212,8 +213,8 @@ func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
 	var state atomic.Pointer[string] // why it works for nobody; nil while it does
 	away := "not joined yet"
 	state.Store(&away)
-	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
-	v.Need(string(NeedTrainer), func(context.Context) error {
+	v.Need(string(role.NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	v.Need(string(role.NeedTrainer), func(context.Context) error {
 		if why := state.Load(); why != nil {
 			return fmt.Errorf("trainer %s: %s", o.Trainer, *why)
 		}

@@ -14,8 +14,8 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/hosts"
+	"temper/trainer/model"
 	"temper/trainer/packing"
-	"temper/trainer/qwen3"
 )
 
 var _ learner.Learner = (*trainer.Trainer)(nil)
@@ -35,17 +35,11 @@ func (f learnerFactory) noteLease(run string, epoch int64) {
 	}
 }
 
-// Learners makes learners on one device as the trainer role does, for callers that
-// train without a worker.
-func Learners(backend string) func(*run.Loaded) (learner.Learner, error) {
-	return learnerFactory{backend: backend}.make
-}
-
 func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 	cfg, m := r.Config, r.Model
 	if l := cfg.Trainer.LoRA; l.Rank > 0 {
 		var err error
-		if m.LoRA, err = qwen3.NewLoRA(l.Rank, l.Scale(), l.Targets); err != nil {
+		if m.LoRA, err = model.NewLoRA(l.Rank, l.Scale(), l.Targets); err != nil {
 			return nil, fmt.Errorf("trainer.lora: %w", err)
 		}
 	}

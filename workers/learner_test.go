@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"temper/activities"
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
@@ -16,6 +15,7 @@ import (
 	"temper/internal/learner"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
 )
@@ -138,8 +138,8 @@ func TestMeshThatDoesNotDivide(t *testing.T) {
 func TestKernelsReachTrainerAndEngine(t *testing.T) {
 	r := run.Loaded{Config: config.Default(), Model: smallModel()}
 	r.Config.Trainer.Kernels = config.KernelsPortable
-	_, learns := learnerFactory{backend: "onnx:/lib.so"}.make(&r)
-	_, samples := newEngineFactory(nil, "onnx:/lib.so", 1, discard).make(&r)
+	_, learns := learnerFactory{backend: "xla:cpu"}.make(&r)
+	_, samples := newEngineFactory(nil, "xla:cpu", 1, discard).make(&r)
 	for who, err := range map[string]error{"trainer": learns, "engine": samples} {
 		if fault.Of(err) != fault.InvalidConfig || !strings.Contains(err.Error(), "trainer.kernels: ") {
 			t.Errorf("%s: %v, want a refusal of trainer.kernels", who, err)

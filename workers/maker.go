@@ -2,15 +2,15 @@ package workers
 
 import (
 	"temper/internal/config"
-	"temper/internal/proof"
+	"temper/internal/run/chain"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 )
 
 // makerOf describes this process for the manifests of the runs that it works for.
-func makerOf(role, backend string, mesh device.Mesh) func(config.Run) proof.Maker {
-	m := proof.ThisMaker(role, onMesh(backend, mesh))
-	return func(cfg config.Run) proof.Maker {
+func makerOf(role, backend string, mesh device.Mesh) func(config.Run) chain.Maker {
+	m := chain.ThisMaker(role, onMesh(backend, mesh))
+	return func(cfg config.Run) chain.Maker {
 		m := m
 		m.Kernels, _ = bitsOf(backend, cfg) // a run goes on where its device cannot be described
 		return m

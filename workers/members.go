@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"temper/internal/blob"
-	"temper/internal/policy/fleet"
-	"temper/internal/policy/registry"
-	"temper/internal/policy/remote"
+	"temper/internal/inference/fleet"
+	"temper/internal/inference/lease"
+	"temper/internal/inference/remote"
 	"temper/internal/run"
 )
 
@@ -43,7 +43,7 @@ type members struct {
 	run    string
 	expect remote.Expect
 	opts   EnginesOptions
-	reader *registry.Reader
+	reader *lease.Reader
 	log    *slog.Logger
 	counts *memberCounts
 
@@ -86,14 +86,14 @@ func newMembers(store blob.Store, r *run.Loaded, group *fleet.Fleet, o EnginesOp
 		joined: map[string]*joinedEngine{}, refused: map[string]string{}, silent: map[string]bool{},
 	}
 	if o.Registry {
-		m.reader = registry.NewReader(store, m.run, time.Now, 0)
+		m.reader = lease.NewReader(store, m.run, time.Now, 0)
 	}
 	return m
 }
 
 // watch looks for engines until ctx ends, and then lets all of them go.
 func (m *members) watch(ctx context.Context) {
-	ticker := time.NewTicker(registry.Every)
+	ticker := time.NewTicker(lease.Every)
 	defer ticker.Stop()
 	for {
 		m.look(ctx)

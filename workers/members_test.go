@@ -12,18 +12,18 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
-	"temper/internal/policy"
-	"temper/internal/policy/fleet"
-	"temper/internal/policy/policytest"
-	"temper/internal/policy/registry"
-	"temper/internal/policy/wire"
+	"temper/internal/inference"
+	"temper/internal/inference/fleet"
+	"temper/internal/inference/inferencetest"
+	"temper/internal/inference/lease"
+	"temper/internal/inference/remote"
 	"temper/internal/run"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // scripted is an engine of 50 token ids that can be made to lie.
 type scripted struct {
-	*policytest.Script
+	*inferencetest.Script
 	lie *bool
 }
 
@@ -32,11 +32,11 @@ func (s scripted) Load(_ context.Context, _ blob.Ref, version int64) error {
 	return nil
 }
 
-func (s scripted) Status(context.Context) (policy.Status, error) {
-	return policy.Status{Version: s.Version(), MaxContext: s.MaxContext(), Capacity: 4096, Exact: true}, nil
+func (s scripted) Status(context.Context) (inference.Status, error) {
+	return inference.Status{Version: s.Version(), MaxContext: s.MaxContext(), Capacity: 4096, Exact: true}, nil
 }
 
-func (s scripted) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
+func (s scripted) Generate(ctx context.Context, req inference.Request) (inference.Generation, error) {
 	gen, err := s.Script.Generate(ctx, req)
 	if err == nil && *s.lie {
 		gen.Tokens[0] = 50
@@ -56,7 +56,7 @@ type membership struct {
 
 func newMembership(t *testing.T, o EnginesOptions) *membership {
 	t.Helper()
-	m := &membership{t: t, store: memblob.New(), loads: &run.Loaded{Ref: run.Ref{RunID: "run-1"}, Model: qwen3.Config{VocabSize: 50}}}
+	m := &membership{t: t, store: memblob.New(), loads: &run.Loaded{Ref: run.Ref{RunID: "run-1"}, Model: model.Config{VocabSize: 50}}}
 	group, err := fleet.New(fleet.Config{MaxContext: 64, Now: time.Now, Every: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func newMembership(t *testing.T, o EnginesOptions) *membership {
 	log := slog.New(slog.NewTextHandler(&m.said, nil))
 	m.members = newMembers(m.store, m.loads, group, o, newRemoteEngines(m.store, o, log).counts, log)
 	if m.reader != nil {
-		m.reader = registry.NewReader(m.store, "run-1", func() time.Time { return m.now }, 0)
+		m.reader = lease.NewReader(m.store, "run-1", func() time.Time { return m.now }, 0)
 	}
 	t.Cleanup(func() {
 		for name := range m.joined {
@@ -77,7 +77,7 @@ func newMembership(t *testing.T, o EnginesOptions) *membership {
 }
 
 // start serves an engine and returns its address. change may be nil.
-func (m *membership) start(name string, change func(*wire.Identity)) (address string, lie *bool) {
+func (m *membership) start(name string, change func(*remote.Identity)) (address string, lie *bool) {
 	m.t.Helper()
 	who, err := identify(m.loads, name, "go")
 	if err != nil {
@@ -87,8 +87,8 @@ func (m *membership) start(name string, change func(*wire.Identity)) (address st
 		change(&who)
 	}
 	lie = new(bool)
-	engine := scripted{&policytest.Script{Reply: policytest.Random(50), Serving: -1, Context: 64}, lie}
-	web := httptest.NewServer(wire.NewServer(engine, who, nil).Handler())
+	engine := scripted{&inferencetest.Script{Reply: inferencetest.Random(50), Serving: -1, Context: 64}, lie}
+	web := httptest.NewServer(remote.NewServer(engine, who, nil).Handler())
 	m.t.Cleanup(web.Close)
 	m.announce(name, web.URL, who.Holder)
 	return web.URL, lie
@@ -97,7 +97,7 @@ func (m *membership) start(name string, change func(*wire.Identity)) (address st
 // announce writes a lease.
 func (m *membership) announce(name, address, holder string) {
 	m.t.Helper()
-	e := registry.Entry{Format: 1, Name: name, Run: "run-1", Address: address, Holder: holder}
+	e := lease.Entry{Format: 1, Name: name, Run: "run-1", Address: address, Holder: holder}
 	if _, err := blob.PutJSON(m.t.Context(), m.store, "engines/run-1/"+name+".json", e, blob.Always); err != nil {
 		m.t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func (m *membership) sample(version int64) error {
 	}
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Second)
 	defer cancel()
-	_, err := m.group.Generate(ctx, policy.Request{Tokens: []int32{1}, MaxTokens: 8, Temperature: 1, Version: version})
+	_, err := m.group.Generate(ctx, inference.Request{Tokens: []int32{1}, MaxTokens: 8, Temperature: 1, Version: version})
 	return err
 }
 
@@ -147,7 +147,7 @@ func TestEnginesComeAndGo(t *testing.T) {
 	}
 	m.start("two", nil)
 	m.want(1, 0)
-	m.now = m.now.Add(registry.Every)
+	m.now = m.now.Add(lease.Every)
 	m.start("two", nil) // started anew, at another address
 	m.want(1, 0)
 	if err := m.sample(4); err != nil {
@@ -184,11 +184,11 @@ func TestEnginesOfOthersAreLeftOut(t *testing.T) {
 	m := newMembership(t, EnginesOptions{Registry: true})
 	m.start("a", nil)
 	m.want(1, 0)
-	m.start("run", func(who *wire.Identity) { who.Run = "run-2" })
-	m.start("model", func(who *wire.Identity) { who.Model = "other" })
-	m.start("vocab", func(who *wire.Identity) { who.Vocab = 51 })
-	m.start("kernels", func(who *wire.Identity) { who.Kernels = "other" })
-	m.start("twice", func(who *wire.Identity) { who.Holder = m.joined["a"].identity })
+	m.start("run", func(who *remote.Identity) { who.Run = "run-2" })
+	m.start("model", func(who *remote.Identity) { who.Model = "other" })
+	m.start("vocab", func(who *remote.Identity) { who.Vocab = 51 })
+	m.start("kernels", func(who *remote.Identity) { who.Kernels = "other" })
+	m.start("twice", func(who *remote.Identity) { who.Holder = m.joined["a"].identity })
 	for range 2 {
 		m.want(1, 5)
 	}

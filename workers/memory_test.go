@@ -11,7 +11,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 func TestMemoryLimit(t *testing.T) {
@@ -103,8 +103,8 @@ func TestStepIsCountedWithASave(t *testing.T) {
 	}
 }
 
-func smallModel() qwen3.Config {
-	return qwen3.Config{
+func smallModel() model.Config {
+	return model.Config{
 		VocabSize: 512, HiddenSize: 64, IntermediateSize: 128, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 		HeadDim: 32, MaxPositionEmbeddings: 512, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
 	}
@@ -148,7 +148,7 @@ func with(a, b map[string]string) map[string]string {
 // TestTrainerRefusesWhatDoesNotFit, by an estimate that also holds for rows
 // which padding makes longer than the model's positions.
 func TestTrainerRefusesWhatDoesNotFit(t *testing.T) {
-	cfg := trainer.Config{MicrobatchTokens: 4096, Temperature: 1, Model: qwen3.Config{
+	cfg := trainer.Config{MicrobatchTokens: 4096, Temperature: 1, Model: model.Config{
 		VocabSize: 16, HiddenSize: 8, IntermediateSize: 16, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 		HeadDim: 4, MaxPositionEmbeddings: 20, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
 	}}

@@ -14,8 +14,6 @@ import (
 
 	"temper/activities"
 	"temper/internal/placement"
-	"temper/internal/placement/operate"
-	"temper/internal/placement/scaling"
 	"temper/sandbox/gateway"
 	"temper/sandbox/httpapi"
 	"temper/workflows"
@@ -25,17 +23,17 @@ import (
 type ClusterOptions struct {
 	// Backend is nil where there is no cluster.
 	Backend  placement.Backend
-	Settings operate.Settings
+	Settings placement.Settings
 	// Sandbox is how to ask the gateway at Place.SandboxAddress for its load.
 	Sandbox httpapi.Options
 }
 
 // placing is the service of a control role that the activities use; nil without a cluster.
-func (o ClusterOptions) placing(c client.Client, place Place) *operate.Service {
+func (o ClusterOptions) placing(c client.Client, place Place) *placement.Service {
 	if o.Backend == nil {
 		return nil
 	}
-	s := &operate.Service{Backend: o.Backend, Settings: o.Settings, Runs: workflows.FindHolders(c)}
+	s := &placement.Service{Backend: o.Backend, Settings: o.Settings, Runs: workflows.FindHolders(c)}
 	s.Loads = loads{backend: o.Backend, rules: o.Settings.Rules, temporal: c, namespace: place.Namespace, gateway: place.SandboxAddress, sandbox: o.Sandbox}.measure
 	return s
 }
@@ -81,7 +79,7 @@ func watchCluster(ctx context.Context, backend placement.Backend, announce func(
 // loads measures the groups of the rules.
 type loads struct {
 	backend   placement.Backend
-	rules     []scaling.Rule
+	rules     []placement.Rule
 	temporal  client.Client
 	namespace string
 	gateway   string
@@ -91,19 +89,19 @@ type loads struct {
 // loadTimeout bounds one measurement.
 const loadTimeout = 5 * time.Second
 
-func (l loads) measure(ctx context.Context) []scaling.Load {
+func (l loads) measure(ctx context.Context) []placement.Load {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	var out []scaling.Load
+	var out []placement.Load
 	for _, r := range l.rules {
-		load := scaling.Load{Job: r.Job}
+		load := placement.Load{Job: r.Job}
 		state, err := l.backend.Job(ctx, r.Job)
 		if err == nil {
 			load.Count, load.Answering = state.Count, state.Running()
 			switch r.Kind {
-			case scaling.BySlots:
+			case placement.BySlots:
 				err = l.bySlots(ctx, &load)
-			case scaling.ByBacklog:
+			case placement.ByBacklog:
 				err = l.byBacklog(ctx, &load)
 			}
 		}
@@ -116,7 +114,7 @@ func (l loads) measure(ctx context.Context) []scaling.Load {
 }
 
 // bySlots asks the gateway before the sandbox nodes.
-func (l loads) bySlots(ctx context.Context, load *scaling.Load) error {
+func (l loads) bySlots(ctx context.Context, load *placement.Load) error {
 	c, err := httpapi.NewClient(l.gateway, l.sandbox)
 	if err != nil {
 		return err
@@ -146,7 +144,7 @@ func (l loads) bySlots(ctx context.Context, load *scaling.Load) error {
 }
 
 // byBacklog asks the server for the tasks that wait for a control worker.
-func (l loads) byBacklog(ctx context.Context, load *scaling.Load) error {
+func (l loads) byBacklog(ctx context.Context, load *placement.Load) error {
 	for _, kind := range []enums.TaskQueueType{enums.TASK_QUEUE_TYPE_WORKFLOW, enums.TASK_QUEUE_TYPE_ACTIVITY} {
 		got, err := l.temporal.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 			Namespace: l.namespace, TaskQueue: &taskqueue.TaskQueue{Name: workflows.QueueControl}, TaskQueueType: kind, ReportStats: true,

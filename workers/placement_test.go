@@ -14,7 +14,6 @@ import (
 	"temper/activities"
 	"temper/internal/placement"
 	"temper/internal/placement/placementtest"
-	"temper/internal/placement/scaling"
 	"temper/sandbox/gateway"
 )
 
@@ -114,9 +113,9 @@ func TestLoadOfTheGateway(t *testing.T) {
 	defer server.Close()
 	f := placementtest.NewFake()
 	f.AddService("sandbox", 3, 1, 6)
-	rules := []scaling.Rule{{Job: "sandbox", Kind: scaling.BySlots, Least: 1, Most: 6}, {Job: "nobody", Kind: scaling.BySlots, Least: 1, Most: 6}}
+	rules := []placement.Rule{{Job: "sandbox", Kind: placement.BySlots, Least: 1, Most: 6}, {Job: "nobody", Kind: placement.BySlots, Least: 1, Most: 6}}
 	got := loads{backend: f, rules: rules, gateway: strings.TrimPrefix(server.URL, "http://")}.measure(t.Context())
-	want := scaling.Load{Job: "sandbox", Count: 3, Answering: 2, Slots: 12, Busy: 9, Waiting: 6, WaitSeconds: 2}
+	want := placement.Load{Job: "sandbox", Count: 3, Answering: 2, Slots: 12, Busy: 9, Waiting: 6, WaitSeconds: 2}
 	if len(got) != 2 || got[0] != want || got[1].Unknown == "" {
 		t.Errorf("%+v, want %+v and an unknown one", got, want)
 	}

@@ -10,8 +10,8 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
-	"temper/internal/buildinfo"
-	"temper/internal/freeport"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
 )
 
 func lazyClient(t *testing.T, address string) client.Client {
@@ -70,7 +70,7 @@ func TestSlots(t *testing.T) {
 // would wait for the build that it began on.
 func TestWorkersNameTheirBuild(t *testing.T) {
 	for name, q := range queues() {
-		if d := q.options.DeploymentOptions; d.Version.BuildID != buildinfo.Version() || d.Version.DeploymentName == "" || d.UseVersioning || q.options.UseBuildIDForVersioning { //nolint:staticcheck // must stay off
+		if d := q.options.DeploymentOptions; d.Version.BuildID != buildinfo.Build() || d.Version.DeploymentName == "" || d.UseVersioning || q.options.UseBuildIDForVersioning { //nolint:staticcheck // must stay off
 			t.Errorf("%s: %+v, want the build and no versioning", name, d)
 		}
 	}
@@ -91,7 +91,7 @@ func TestStopTimeoutIsSet(t *testing.T) {
 
 // TestUnreachableServerIsAnError: a worker that cannot start says which queue.
 func TestUnreachableServerIsAnError(t *testing.T) {
-	addrs, err := freeport.Addresses(1)
+	addrs, err := proc.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/learner"
-	"temper/internal/proof"
-	"temper/internal/remake"
+	"temper/internal/run/chain"
+	"temper/internal/run/replay"
 	"temper/internal/sampling"
 	"temper/sandbox"
 	"temper/trainer/device"
@@ -30,11 +30,11 @@ type RemakeOptions struct {
 
 // Remake is a bench that makes steps again with the engines and learners that a
 // rollout role and a trainer role would have.
-func Remake(o RemakeOptions) *remake.Bench {
-	return &remake.Bench{
+func Remake(o RemakeOptions) *replay.Bench {
+	return &replay.Bench{
 		Store: o.Store, Now: time.Now,
-		Makers: func(cfg config.Run) []proof.Maker {
-			return []proof.Maker{makerOf("rollout", o.Backend, device.Mesh{})(cfg), makerOf("trainer", o.Backend, o.Mesh)(cfg)}
+		Makers: func(cfg config.Run) []chain.Maker {
+			return []chain.Maker{makerOf("rollout", o.Backend, device.Mesh{})(cfg), makerOf("trainer", o.Backend, o.Mesh)(cfg)}
 		},
 		NewSampling: func(store blob.Store) *sampling.Service {
 			return sampling.New(sampling.Config{

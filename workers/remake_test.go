@@ -10,8 +10,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/learner"
-	"temper/internal/remake"
 	"temper/internal/run"
+	"temper/internal/run/replay"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
 	"temper/sandbox/sandboxtest"
@@ -95,7 +95,7 @@ func TestRemakeOfARealStep(t *testing.T) {
 		runtest.Put(t, store, key, "garbage")
 	}
 	done, err := Remake(remakeOptions(store)).Repair(t.Context(), "demo", refs, false)
-	if err != nil || len(done) != 2 || slices.ContainsFunc(done, func(r remake.Repaired) bool { return !r.Done }) {
+	if err != nil || len(done) != 2 || slices.ContainsFunc(done, func(r replay.Repaired) bool { return !r.Done }) {
 		t.Errorf("repaired %+v (%v)", done, err)
 	}
 	after := runtest.Dump(t, store)

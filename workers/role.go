@@ -12,38 +12,22 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"temper/internal/health"
-)
-
-// Need is something that a role must reach to be of use.
-type Need string
-
-// Needs of the roles.
-const (
-	NeedTemporal Need = "temporal"
-	NeedStore    Need = "store"
-	NeedSandbox  Need = "sandbox" // a node or a gateway
-	NeedDevice   Need = "device"  // the backend for tensors
-	NeedTrainer  Need = "trainer" // the one that a member works for
+	"temper/internal/proc"
+	"temper/internal/role"
 )
 
 // Role is what one process of the service is for. Building one touches nothing:
 // what is wrong with its places shows when it serves.
 type Role struct {
-	// Name is also that of the command which starts the role.
-	Name string
-	// Needs must be reachable for the role to be ready.
-	Needs []Need
+	// Row is the role in the table of roles. Its needs must be reachable for the role to be ready. A role with
+	// OwnListener answers for health and metrics in Run.
+	role.Row
 	// Queues are the task queues that it polls.
 	Queues []string
-	// OwnListener says that Run answers for health and metrics itself, on the address
-	// where the role takes calls.
-	OwnListener bool
 	// Run serves until ctx ends, then drains. It tells vitals what the role needs and
 	// when each of the Queues is polled.
 	Run func(ctx context.Context, v *Vitals) error
@@ -51,7 +35,7 @@ type Role struct {
 
 // Vitals is where a running role says how it is and what it counts.
 type Vitals struct {
-	*health.State
+	*proc.Health
 	Metrics *prometheus.Registry
 }
 
@@ -70,14 +54,14 @@ type ServeOptions struct {
 // Serve runs the role until ctx ends, and answers /healthz, /readyz and /metrics
 // meanwhile.
 func (r Role) Serve(ctx context.Context, o ServeOptions) error {
-	v := &Vitals{State: health.New(r.Name, r.Queues...), Metrics: newMetrics(r.Name)}
+	v := &Vitals{Health: proc.NewHealth(r.Name, r.Queues...), Metrics: newMetrics(r.Name)}
 	if r.OwnListener {
 		return r.Run(ctx, v)
 	}
-	if err := health.CheckAddress(o.Listen, o.Insecure); err != nil {
+	if err := proc.CheckAddress(o.Listen, o.Insecure); err != nil {
 		return err
 	}
-	l, err := health.Listen(ctx, o.Listen, v.Handler(metricsHandler(v.Metrics)), o.Log)
+	l, err := proc.Listen(ctx, o.Listen, v.Handler(metricsHandler(v.Metrics)), o.Log)
 	if err != nil {
 		return err
 	}
@@ -108,7 +92,7 @@ func (r Role) Serve(ctx context.Context, o ServeOptions) error {
 // Together is several roles in one process, which shares its memory and its
 // processors between them. The first that ends ends the others.
 func Together(name string, roles ...Role) Role {
-	out := Role{Name: name}
+	out := Role{Row: role.Row{Name: name}}
 	for _, r := range roles {
 		out.Queues = append(out.Queues, r.Queues...)
 		for _, n := range r.Needs {
@@ -125,12 +109,4 @@ func Together(name string, roles ...Role) Role {
 		return g.Wait()
 	}
 	return out
-}
-
-// String names a role with its queues.
-func (r Role) String() string {
-	if len(r.Queues) == 0 {
-		return r.Name
-	}
-	return r.Name + " (" + strings.Join(r.Queues, ", ") + ")"
 }

@@ -16,16 +16,17 @@ import (
 
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
-	"temper/internal/health"
+	"temper/internal/proc"
+	"temper/internal/role"
 	"temper/internal/run"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 var discard = slog.New(slog.DiscardHandler)
 
 // waiter is a role that serves one queue until it is told to end.
-func waiter(name string, need Need) Role {
-	return Role{Name: name, Needs: []Need{need, NeedStore}, Queues: []string{"q-" + name}, Run: func(ctx context.Context, v *Vitals) error {
+func waiter(name string, need role.Need) Role {
+	return Role{Row: role.Row{Name: name, Needs: []role.Need{need, role.NeedStore}}, Queues: []string{"q-" + name}, Run: func(ctx context.Context, v *Vitals) error {
 		v.Serving("q-" + name)
 		<-ctx.Done()
 		return nil
@@ -34,8 +35,8 @@ func waiter(name string, need Need) Role {
 
 // TestServeAnswersWhileTheRoleRuns at one address, for all roles of a process.
 func TestServeAnswersWhileTheRoleRuns(t *testing.T) {
-	both := Together("both", waiter("a", NeedDevice), waiter("b", NeedSandbox))
-	if want := []Need{NeedDevice, NeedStore, NeedSandbox}; !slices.Equal(both.Needs, want) {
+	both := Together("both", waiter("a", role.NeedDevice), waiter("b", role.NeedSandbox))
+	if want := []role.Need{role.NeedDevice, role.NeedStore, role.NeedSandbox}; !slices.Equal(both.Needs, want) {
 		t.Errorf("needs %v, want %v", both.Needs, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +45,7 @@ func TestServeAnswersWhileTheRoleRuns(t *testing.T) {
 		ended <- both.Serve(ctx, ServeOptions{Listen: "127.0.0.1:0", Log: discard, OnReady: func(address string) { ready <- address }})
 	}()
 	address := <-ready
-	p := &health.Probe{Address: address}
+	p := &proc.Probe{Address: address}
 	if err := p.Ready(t.Context()); err != nil {
 		t.Errorf("ready: %v", err)
 	}
@@ -62,13 +63,13 @@ func TestServeAnswersWhileTheRoleRuns(t *testing.T) {
 
 // TestRoleThatFailsEndsTheOthers, and Serve says why.
 func TestRoleThatFailsEndsTheOthers(t *testing.T) {
-	broken := Role{Name: "broken", Queues: []string{"q"}, Run: func(context.Context, *Vitals) error { return errors.New("no server") }}
-	err := Together("both", waiter("a", NeedStore), broken).Serve(t.Context(), ServeOptions{Listen: "127.0.0.1:0", Log: discard,
+	broken := Role{Row: role.Row{Name: "broken"}, Queues: []string{"q"}, Run: func(context.Context, *Vitals) error { return errors.New("no server") }}
+	err := Together("both", waiter("a", role.NeedStore), broken).Serve(t.Context(), ServeOptions{Listen: "127.0.0.1:0", Log: discard,
 		OnReady: func(string) { t.Error("it is ready") }})
 	if err == nil || err.Error() != "no server" {
 		t.Errorf("error %v, want that of the role", err)
 	}
-	err = waiter("a", NeedStore).Serve(t.Context(), ServeOptions{Listen: "0.0.0.0:0", Log: discard})
+	err = waiter("a", role.NeedStore).Serve(t.Context(), ServeOptions{Listen: "0.0.0.0:0", Log: discard})
 	if err == nil || !strings.Contains(err.Error(), "--insecure") {
 		t.Errorf("error %v of an address for everybody", err)
 	}
@@ -78,15 +79,15 @@ func TestRoleThatFailsEndsTheOthers(t *testing.T) {
 func TestRolesNameWhatTheyNeed(t *testing.T) {
 	for _, c := range []struct {
 		role   Role
-		needs  []Need
+		needs  []role.Need
 		queues []string
 		own    bool
 	}{
-		{Control(ControlOptions{}), []Need{NeedTemporal, NeedStore}, []string{"temper"}, false},
-		{Trainer(TrainerOptions{}), []Need{NeedTemporal, NeedStore, NeedDevice}, []string{"temper-trainer"}, false},
-		{Rollout(RolloutOptions{}), []Need{NeedTemporal, NeedStore, NeedSandbox, NeedDevice}, []string{"temper-rollout"}, false},
+		{Control(ControlOptions{}), []role.Need{role.NeedTemporal, role.NeedStore}, []string{"temper"}, false},
+		{Trainer(TrainerOptions{}), []role.Need{role.NeedTemporal, role.NeedStore, role.NeedDevice}, []string{"temper-trainer"}, false},
+		{Rollout(RolloutOptions{}), []role.Need{role.NeedTemporal, role.NeedStore, role.NeedSandbox, role.NeedDevice}, []string{"temper-rollout"}, false},
 		{Sandbox(SandboxOptions{}), nil, nil, true},
-		{Gateway(GatewayOptions{}), []Need{NeedSandbox}, nil, true},
+		{Gateway(GatewayOptions{}), []role.Need{role.NeedSandbox}, nil, true},
 	} {
 		if r := c.role; !slices.Equal(r.Needs, c.needs) || !slices.Equal(r.Queues, c.queues) || r.OwnListener != c.own || r.Name == "" {
 			t.Errorf("%v needs %v, polls %v, own listener %v; want %v, %v, %v", r, r.Needs, r.Queues, r.OwnListener, c.needs, c.queues, c.own)
@@ -148,7 +149,7 @@ func TestEngineCountsOutliveTheEngine(t *testing.T) {
 	f := newEngineFactory(memblob.New(), "go", 3, discard)
 	registry.MustRegister(f)
 	f.closed.Generated = 7 // of an engine before
-	r := run.Loaded{Config: config.Default(), Model: qwen3.Config{
+	r := run.Loaded{Config: config.Default(), Model: model.Config{
 		VocabSize: 16, HiddenSize: 8, IntermediateSize: 16, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 		HeadDim: 4, MaxPositionEmbeddings: 32, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
 	}}

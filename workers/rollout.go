@@ -9,8 +9,9 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
-	"temper/internal/buildinfo"
-	"temper/internal/cputime"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
+	"temper/internal/role"
 	"temper/internal/run"
 	"temper/internal/sampling"
 	"temper/sandbox/httpapi"
@@ -43,7 +44,7 @@ type RolloutOptions struct {
 // the shards of each step; each loads the policy by itself.
 func Rollout(o RolloutOptions) Role {
 	return Role{
-		Name: "rollout", Needs: []Need{NeedTemporal, NeedStore, NeedSandbox, NeedDevice}, Queues: []string{o.queue()},
+		Row: role.Of(role.Rollout), Queues: []string{o.queue()},
 		Run: func(ctx context.Context, v *Vitals) error { return serveRollout(ctx, o, v) },
 	}
 }
@@ -62,13 +63,13 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 		return err
 	}
 	defer executor.Close()
-	v.Need(string(NeedSandbox), executor.Health)
-	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	v.Need(string(role.NeedSandbox), executor.Health)
+	v.Need(string(role.NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
 	o.Log.Info("rollouts start", "build", buildinfo.Line(), "backend", o.Backend, "temporal", o.TemporalAddress, "sandbox", o.SandboxAddress)
 	service := sampling.New(sampling.Config{
 		Store: conn.store, Executor: executor, NewEngine: o.engines(conn.store, v), MaxConcurrent: o.Concurrent, Now: time.Now,
 		Policies: o.policies,
-		MadeBy:   makerOf("rollout", o.Backend, device.Mesh{}), Meter: cputime.New(o.Supervisor),
+		MadeBy:   makerOf("rollout", o.Backend, device.Mesh{}), Meter: proc.NewMeter(o.Supervisor),
 	})
 	defer service.Close()
 	mender := Remake(RemakeOptions{Store: conn.store, Backend: o.Backend, Concurrent: o.Concurrent, Executor: executor, Log: o.Log})

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"temper/internal/role"
 	"temper/sandbox/gateway"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/node"
@@ -62,7 +63,7 @@ type SandboxOptions struct {
 // Sandbox runs isolated programs. It needs nothing but its machine, and answers for
 // its health on the address where it takes calls.
 func Sandbox(o SandboxOptions) Role {
-	return Role{Name: "sandbox", OwnListener: true, Run: func(ctx context.Context, _ *Vitals) error { return serveSandbox(ctx, o) }}
+	return Role{Row: role.Of(role.Sandbox), Run: func(ctx context.Context, _ *Vitals) error { return serveSandbox(ctx, o) }}
 }
 
 // serveSandbox runs a node and keeps it listed with its gateway while it takes

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/openai"
-	"temper/internal/tokenizer"
+	"temper/internal/role"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
 	"temper/trainer/engine"
@@ -48,7 +49,7 @@ const drainServing = 10 * time.Second
 // Serve answers requests to a model in the form of OpenAI's API.
 func Serve(o ModelOptions) Role {
 	return Role{
-		Name: "serve", Needs: []Need{NeedDevice}, OwnListener: true,
+		Row: role.Of(role.Serve),
 		Run: func(ctx context.Context, v *Vitals) error { return serveModel(ctx, o, v) },
 	}
 }

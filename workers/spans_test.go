@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // publish stores a policy of random weights as a version of a run.
@@ -21,7 +21,7 @@ func publish(t *testing.T, h *runtest.Run, version int64) run.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weights, err := qwen3.InitialTensors(loaded.Model, uint64(version)+100) //nolint:gosec // small
+	weights, err := model.InitialTensors(loaded.Model, uint64(version)+100) //nolint:gosec // small
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestTokensOfSpansAreOfTheirPolicies(t *testing.T) {
 						continue
 					}
 					tokens[s.Policy.Version]++
-					got, err := engine.Generate(t.Context(), policy.Request{
+					got, err := engine.Generate(t.Context(), inference.Request{
 						Tokens: tr.Tokens[:at], MaxTokens: 1, Stop: loaded.Format.Stop(), Temperature: float32(h.Config.Rollout.Temperature), Seed: tr.Seed, Version: s.Policy.Version,
 					})
 					if err != nil {

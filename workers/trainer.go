@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/activities"
-	"temper/internal/buildinfo"
-	"temper/internal/cputime"
 	"temper/internal/learner"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
+	"temper/internal/role"
 	"temper/trainer/device"
 	"temper/workflows"
 )
@@ -44,7 +45,7 @@ type TrainerOptions struct {
 // is updated in order. It does not sample.
 func Trainer(o TrainerOptions) Role {
 	return Role{
-		Name: "trainer", Needs: []Need{NeedTemporal, NeedStore, NeedDevice}, Queues: []string{o.queue()},
+		Row: role.Of(role.Trainer), Queues: []string{o.queue()},
 		Run: func(ctx context.Context, v *Vitals) error { return serveTrainer(ctx, o, v) },
 	}
 }
@@ -58,7 +59,7 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 		return err
 	}
 	defer conn.close()
-	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	v.Need(string(role.NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
 	o.Log.Info("trainer starts", "build", buildinfo.Line(), "backend", o.Backend, "mesh", o.Mesh.String(), "temporal", o.TemporalAddress)
 	hub, members, err := hubOf(o, v)
 	if err != nil {
@@ -69,7 +70,7 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	service := learner.NewService(learner.Config{
 		Store: conn.store, New: factory.make, OnLease: factory.noteLease, Now: time.Now, Log: o.Log,
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
-		MadeBy: makerOf("trainer", o.Backend, o.Mesh), Meter: cputime.New(o.Supervisor),
+		MadeBy: makerOf("trainer", o.Backend, o.Mesh), Meter: proc.NewMeter(o.Supervisor),
 		Sharing: learner.Sharing{Memory: o.Weights.ForRun},
 		Graphs:  graphsOf(o.Backend), Work: workOf(ctx, o.Backend, o.Mesh),
 	})

@@ -9,7 +9,7 @@ import (
 	"temper/internal/run"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // TestWorkIsKnownOfNamedDevicesAlone: the peak is that of the data sheet for the name that the
@@ -29,7 +29,7 @@ func TestWorkIsKnownOfNamedDevicesAlone(t *testing.T) {
 		if work == nil {
 			continue
 		}
-		r := &run.Loaded{Model: qwen3.Config{HiddenSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 16, IntermediateSize: 192, VocabSize: 300}}
+		r := &run.Loaded{Model: model.Config{HiddenSize: 64, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 16, IntermediateSize: 192, VocabSize: 300}}
 		got := work(r, 1000, 10)
 		if want := estimate.Train(r.Model, 1000, 100, false).Model; got.Peak != peak || got.FLOPs != want || want <= 0 {
 			t.Errorf("%q: %+v, want %g of %g", name, got, want, peak)

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"temper/internal/config"
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/watch"
 )
 
 // TestWebhook gets the alerts of a run as JSON. A failure is a warning that does not
@@ -32,7 +32,7 @@ func TestWebhook(t *testing.T) {
 	}))
 	var log bytes.Buffer
 	notify := webhook(config.Secret(s.URL+"/hunter2"), slog.New(slog.NewJSONHandler(&log, nil)))
-	notice := run.Notice{RunID: "demo", Step: 7, Alerts: []watch.Alert{{Rule: watch.RuleReward, Step: 7, Text: "it fell"}}}
+	notice := run.Notice{RunID: "demo", Step: 7, Alerts: []rules.Alert{{Rule: rules.RuleReward, Step: 7, Text: "it fell"}}}
 	notify(t.Context(), notice)
 	if got.RunID != "demo" || len(got.Alerts) != 1 || got.Alerts[0].Text != "it fell" || log.Len() > 0 {
 		t.Errorf("got %+v, log %s", got, log.String())

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/ablation"
 	"temper/internal/fault"
+	"temper/internal/run/ablation"
 	"temper/workflows"
 )
 

@@ -14,8 +14,8 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"temper/activities"
-	"temper/internal/ablation"
 	"temper/internal/fault"
+	"temper/internal/run/ablation"
 	"temper/workflows"
 )
 

@@ -12,9 +12,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
-	"temper/internal/placement/operate"
-	"temper/internal/placement/scaling"
+	"temper/internal/run/setup"
 )
 
 // TypeCluster is the workflow that gives runs their room, ClusterWorkflowID its only
@@ -43,9 +41,9 @@ type NodeCommand struct {
 
 // ClusterInput is what one execution of Cluster hands to the next.
 type ClusterInput struct {
-	Floor    gang.Floor       `json:"floor"`
-	Settings operate.Settings `json:"settings"`
-	Scaling  []scaling.State  `json:"scaling,omitempty"`
+	Floor    placement.Floor    `json:"floor"`
+	Settings placement.Settings `json:"settings"`
+	Scaling  []placement.State  `json:"scaling,omitempty"`
 	// Done are the last scalings, the oldest first.
 	Done []ScaledGroup `json:"done,omitempty"`
 	// Began is set once open runs were asked who holds room.
@@ -63,11 +61,11 @@ type ScaledGroup struct {
 
 // ClusterStatus is the answer to the query status of Cluster.
 type ClusterStatus struct {
-	Nodes   []placement.Node `json:"nodes,omitempty"`
-	Runs    []gang.Tenant    `json:"runs,omitempty"`
-	Drains  []gang.Drain     `json:"drains,omitempty"`
-	Scaled  []ScaledGroup    `json:"scaled,omitempty"`
-	Trouble string           `json:"trouble,omitempty"`
+	Nodes   []placement.Node   `json:"nodes,omitempty"`
+	Runs    []placement.Tenant `json:"runs,omitempty"`
+	Drains  []placement.Drain  `json:"drains,omitempty"`
+	Scaled  []ScaledGroup      `json:"scaled,omitempty"`
+	Trouble string             `json:"trouble,omitempty"`
 }
 
 const (
@@ -96,7 +94,7 @@ func Cluster(ctx workflow.Context, in ClusterInput) error {
 		}
 	}
 	c.drainSignals(ctx)
-	settle(ctx)
+	awaitHandlers(ctx)
 	c.drainSignals(ctx)
 	next := c.ClusterInput
 	next.Floor.Nodes, next.Floor.Stale = nil, true // seen anew
@@ -111,16 +109,16 @@ type cluster struct {
 	// since then.
 	news    bool
 	looks   int
-	loads   []scaling.Load
+	loads   []placement.Load
 	trouble string
-	inboxes []inbox
+	inboxes []signalHandler
 	pending map[string]workflow.ReceiveChannel
 }
 
 func (c *cluster) listen(ctx workflow.Context) error {
-	c.inboxes = []inbox{
+	c.inboxes = []signalHandler{
 		{activities.MessageAsk, c.takeRequest}, {activities.MessageRelease, c.takeRelease},
-		{activities.MessageNews, func(workflow.Context, letter) error { c.looked = time.Time{}; return nil }},
+		{activities.MessageNews, func(workflow.Context, signalContent) error { c.looked = time.Time{}; return nil }},
 	}
 	c.pending = map[string]workflow.ReceiveChannel{}
 	selector := workflow.NewSelector(ctx)
@@ -161,7 +159,7 @@ func (c nodeDesk) refuseNode(n NodeCommand) error {
 		return errors.New(`want {"node": "name or id of a node", "reason": "..."}`)
 	}
 	if _, ok := c.node(n.Node); len(c.Floor.Nodes) > 0 && !ok {
-		return fmt.Errorf("no node %s: the cluster has %s", brief(n.Node), brief(strings.Join(c.nodeNames(), ", ")))
+		return fmt.Errorf("no node %s: the cluster has %s", shorten(n.Node), shorten(strings.Join(c.nodeNames(), ", ")))
 	}
 	return nil
 }
@@ -203,8 +201,8 @@ func (c nodeDesk) undrain(_ workflow.Context, n NodeCommand) string {
 	return fmt.Sprintf("node %s takes runs again", node.Name)
 }
 
-func (c *cluster) receive(ctx workflow.Context, box inbox) bool {
-	content, ok := receiveLetter(c.pending[box.name])
+func (c *cluster) receive(ctx workflow.Context, box signalHandler) bool {
+	content, ok := receiveSignal(c.pending[box.name])
 	if !ok {
 		return false
 	}
@@ -222,19 +220,19 @@ func (c *cluster) drainSignals(ctx workflow.Context) {
 	}
 }
 
-func (c *cluster) takeRequest(ctx workflow.Context, content letter) error {
-	var r gang.Request
+func (c *cluster) takeRequest(ctx workflow.Context, content signalContent) error {
+	var r placement.Request
 	if err := content.decode(&r); err != nil {
 		return err
 	}
-	if r.Run == "" || r.Holder == "" || RunIDFromWorkflowID(r.Run) != r.Run || len(r.Need.Check()) > 0 || r.Priority < 0 || r.Priority > maxPriority {
-		return fmt.Errorf("run %q asks for what no run may ask for", brief(r.Run))
+	if r.Run == "" || r.Holder == "" || RunIDFromWorkflowID(r.Run) != r.Run || len(r.Need.Check()) > 0 || r.Priority < 0 || r.Priority > setup.MaxPriority {
+		return fmt.Errorf("run %q asks for what no run may ask for", shorten(r.Run))
 	}
 	c.Floor.Ask(workflow.Now(ctx), r)
 	return nil
 }
 
-func (c *cluster) takeRelease(ctx workflow.Context, content letter) error {
+func (c *cluster) takeRelease(ctx workflow.Context, content signalContent) error {
 	var r activities.ReleasePlacementInput
 	if err := content.decode(&r); err != nil {
 		return err
@@ -297,14 +295,14 @@ func (c *cluster) look(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	c.looked = now
 	c.looks++
-	in := operate.ObserveInput{Known: c.digest, FindRuns: !c.Began}
+	in := placement.ObserveInput{Known: c.digest, FindRuns: !c.Began}
 	if now.Sub(c.Checked) >= checkEvery {
 		for _, t := range c.Floor.Tenants {
 			in.Holders = append(in.Holders, t.Holder)
 		}
 	}
-	var out operate.Observed
-	if err := workflow.ExecuteLocalActivity(promptly(ctx, "look at the cluster"), placing.ObserveCluster, in).Get(ctx, &out); err != nil {
+	var out placement.Observed
+	if err := workflow.ExecuteLocalActivity(withinTask(ctx, "look at the cluster"), placing.ObserveCluster, in).Get(ctx, &out); err != nil {
 		c.trouble = "the cluster cannot be seen: " + failureText(err)
 		return
 	}
@@ -340,38 +338,38 @@ func (c *cluster) look(ctx workflow.Context) {
 func (c *cluster) askAll(ctx workflow.Context, holders []string) {
 	c.Began = true
 	for _, holder := range holders {
-		if !slices.ContainsFunc(c.Floor.Tenants, func(t gang.Tenant) bool { return t.Holder == holder }) {
+		if !slices.ContainsFunc(c.Floor.Tenants, func(t placement.Tenant) bool { return t.Holder == holder }) {
 			// A run that has just ended holds nothing.
-			_ = workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, gang.Decision{Do: gang.Ask}).Get(ctx, nil)
+			_ = workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, placement.Decision{Do: placement.Ask}).Get(ctx, nil)
 		}
 	}
 }
 
 // act carries out a decision.
-func (c *cluster) act(ctx workflow.Context, d gang.Decision) {
+func (c *cluster) act(ctx workflow.Context, d placement.Decision) {
 	var placing *activities.Placement
-	var out operate.Outcome
+	var out placement.Outcome
 	var err error
 	switch d.Do {
-	case gang.Start:
+	case placement.Start:
 		if err = c.do(ctx, "start run "+d.Run, placing.StartGang, d, &out); err != nil {
 			out.Refused = failureText(err)
 		}
 		c.Floor.Started(workflow.Now(ctx), d.Run, d.Epoch, out.Refused)
-	case gang.Stop:
+	case placement.Stop:
 		if err = c.do(ctx, "stop run "+d.Run, placing.StopGang, d, &out); err == nil {
 			c.Floor.Stopped(d.Run, d.Epoch)
 		}
-	case gang.Shrink:
+	case placement.Shrink:
 		scaler{c}.shrink(ctx, d)
-	case gang.CloseNode, gang.EmptyNode, gang.OpenNode:
+	case placement.CloseNode, placement.EmptyNode, placement.OpenNode:
 		if err = c.do(ctx, string(d.Do)+" "+d.Node, placing.MoveNode, d, &out); err == nil {
 			c.Floor.Moved(d)
 		}
 		if out.Refused != "" {
 			c.trouble = out.Refused
 		}
-	case gang.Grant, gang.Yield, gang.Tell, gang.Ask:
+	case placement.Grant, placement.Yield, placement.Tell, placement.Ask:
 		c.tell(ctx, d)
 	}
 	if err != nil {
@@ -383,11 +381,11 @@ func (c *cluster) act(ctx workflow.Context, d gang.Decision) {
 // again later, but for what the activity itself refuses.
 func (c *cluster) do(ctx workflow.Context, summary string, activity, in, out any) error {
 	c.looks = 0
-	return workflow.ExecuteLocalActivity(promptly(ctx, summary), activity, in).Get(ctx, out)
+	return workflow.ExecuteLocalActivity(withinTask(ctx, summary), activity, in).Get(ctx, out)
 }
 
 // tell sends a decision to its run. A run that is not there any more has ended.
-func (c *cluster) tell(ctx workflow.Context, d gang.Decision) {
+func (c *cluster) tell(ctx workflow.Context, d placement.Decision) {
 	holder := cmp.Or(d.Holder, RunWorkflowID(d.Run))
 	d.Jobs = nil
 	if err := workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, d).Get(ctx, nil); err != nil && ctx.Err() == nil {
@@ -401,7 +399,7 @@ func (c *cluster) tell(ctx workflow.Context, d gang.Decision) {
 type scaler struct{ *cluster }
 
 // shrink takes the engines back that a run has beyond its need.
-func (c scaler) shrink(ctx workflow.Context, d gang.Decision) {
+func (c scaler) shrink(ctx workflow.Context, d placement.Decision) {
 	job := d.Jobs[0]
 	c.scaleTo(ctx, placement.Scaling{Job: job.ID, Group: string(job.Role), From: -1, To: job.Members, Reason: d.Why})
 	c.Floor.Shrunk()
@@ -426,7 +424,7 @@ func (c scaler) scale(ctx workflow.Context) {
 
 // ruleOf is the rule of a group: the operator's, or that of a run's engines, which may
 // grow while no run waits for room.
-func (c scaler) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
+func (c scaler) ruleOf(now time.Time, job string) (placement.Rule, bool) {
 	for _, r := range c.Settings.Rules {
 		if r.Job == job {
 			return r, true
@@ -434,29 +432,29 @@ func (c scaler) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
 	}
 	role, run, _ := strings.Cut(job, "-")
 	t, ok := c.Floor.Find(run)
-	if !ok || role != string(placement.RoleEngine) || t.Phase != gang.Holding || t.Need.Engine == nil || t.Need.Engine.Most == 0 {
-		return scaling.Rule{}, false
+	if !ok || role != string(placement.RoleEngine) || t.Phase != placement.Holding || t.Need.Engine == nil || t.Need.Engine.Most == 0 {
+		return placement.Rule{}, false
 	}
-	rule := scaling.Rule{Job: job, Group: role, Kind: scaling.BySlots, Least: t.Need.Engine.Count, Most: t.Need.Engine.Most, Target: 1}
+	rule := placement.Rule{Job: job, Group: role, Kind: placement.BySlots, Least: t.Need.Engine.Count, Most: t.Need.Engine.Most, Target: 1}
 	if len(c.Floor.Queue(now)) > 0 {
 		rule.Most = rule.Least
 	}
 	return rule, true
 }
 
-func (c scaler) scalingState(job string) *scaling.State {
-	i := slices.IndexFunc(c.Scaling, func(s scaling.State) bool { return s.Job == job })
+func (c scaler) scalingState(job string) *placement.State {
+	i := slices.IndexFunc(c.Scaling, func(s placement.State) bool { return s.Job == job })
 	if i < 0 {
 		i = len(c.Scaling)
-		c.Scaling = append(c.Scaling, scaling.State{Job: job})
+		c.Scaling = append(c.Scaling, placement.State{Job: job})
 	}
 	return &c.Scaling[i]
 }
 
 func (c scaler) scaleTo(ctx workflow.Context, to placement.Scaling) {
 	var placing *activities.Placement
-	var out operate.Outcome
-	if err := c.do(ctx, brief("scale "+to.String()), placing.ScaleGroup, to, &out); err != nil {
+	var out placement.Outcome
+	if err := c.do(ctx, shorten("scale "+to.String()), placing.ScaleGroup, to, &out); err != nil {
 		out.Refused = failureText(err)
 	}
 	c.Done = append(c.Done, ScaledGroup{Scaling: to, At: workflow.Now(ctx), Refused: out.Refused})
@@ -481,26 +479,26 @@ func (c *cluster) details(namespace string, now time.Time) string {
 	}
 	parts := []string{fmt.Sprintf("%d of %d nodes take runs", ready, len(c.Floor.Nodes))}
 	if c.trouble != "" {
-		parts = append(parts, "**Trouble**: "+cell(c.trouble))
+		parts = append(parts, "**Trouble**: "+escapeCell(c.trouble))
 	}
 	for _, d := range c.Floor.Drains {
 		if !d.Over {
-			parts = append(parts, fmt.Sprintf("Node `%s` is being emptied%s, since %s", d.Node, cell(who(d.Reason, d.By)), d.Since.UTC().Format(time.RFC3339)))
+			parts = append(parts, fmt.Sprintf("Node `%s` is being emptied%s, since %s", d.Node, escapeCell(byWhom(d.Reason, d.By)), d.Since.UTC().Format(time.RFC3339)))
 		}
 	}
 	queue := c.Floor.Queue(now)
 	rows := []string{"| run | state | priority | place in the queue | since | waits for |", "|---|---|---|---|---|---|"}
 	for _, t := range c.Floor.Tenants {
 		place := ""
-		if i := slices.IndexFunc(queue, func(q gang.Tenant) bool { return q.Run == t.Run }); i >= 0 {
+		if i := slices.IndexFunc(queue, func(q placement.Tenant) bool { return q.Run == t.Run }); i >= 0 {
 			place = fmt.Sprint(i + 1)
 		}
-		rows = append(rows, fmt.Sprintf("| [%s](%s) | %s | %d | %s | %s | %s |", t.Run, page(namespace, t.Holder), t.Phase, t.Priority, place,
-			t.Since.UTC().Format(time.RFC3339), cell(t.Why)))
+		rows = append(rows, fmt.Sprintf("| [%s](%s) | %s | %d | %s | %s | %s |", t.Run, pageURL(namespace, t.Holder), t.Phase, t.Priority, place,
+			t.Since.UTC().Format(time.RFC3339), escapeCell(t.Why)))
 	}
 	parts = append(parts, strings.Join(rows, "\n"))
 	for _, s := range slices.Backward(c.Done) {
-		parts = append(parts, cell(strings.TrimSuffix(s.At.UTC().Format(time.RFC3339)+" "+s.Scaling.String()+"; "+s.Refused, "; ")))
+		parts = append(parts, escapeCell(strings.TrimSuffix(s.At.UTC().Format(time.RFC3339)+" "+s.Scaling.String()+"; "+s.Refused, "; ")))
 	}
 	return strings.Join(parts, "\n\n")
 }

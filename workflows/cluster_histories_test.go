@@ -15,8 +15,6 @@ import (
 
 	"temper/activities"
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
-	"temper/internal/placement/operate"
 	"temper/internal/placement/placementtest"
 	"temper/internal/run"
 	"temper/workflows"
@@ -31,8 +29,8 @@ func TestClusterHistories(t *testing.T) {
 	w.hold = 300 * time.Millisecond
 	fake := placementtest.NewFake(placementtest.GPUNodes(3)...)
 	fake.AddService("sandbox", 1, 1, 3)
-	service := &operate.Service{Backend: fake, Runs: workflows.FindHolders(c)}
-	service.Settings = operate.Settings{LookEvery: time.Second, Policy: gang.Policy{LossGrace: time.Second}}
+	service := &placement.Service{Backend: fake, Runs: workflows.FindHolders(c)}
+	service.Settings = placement.Settings{LookEvery: time.Second, Policy: placement.Policy{LossGrace: time.Second}}
 	placed := run.Input{Placement: asks("", 0, 2).Placement}
 	r := recorder{T: t, c: c, w: w}
 	first, second := uniqueRun(t, "turn-a"), uniqueRun(t, "turn-b")
@@ -50,11 +48,11 @@ func TestClusterHistories(t *testing.T) {
 		start(r, c, workflows.RunWorkflowID(id), workflows.TypeRun, string(input))
 	}
 	submit(first)
-	awaitCluster(r, first, gang.Holding)
+	awaitCluster(r, first, placement.Holding)
 	submit(second)
-	awaitCluster(r, second, gang.Waiting)
+	awaitCluster(r, second, placement.Waiting)
 	await(r, "end of "+first, closed(c, workflows.RunWorkflowID(first)))
-	awaitCluster(r, second, gang.Holding)
+	awaitCluster(r, second, placement.Holding)
 	await(r, "the second run's first step", func() bool { return r.status(second).Step >= 1 })
 	node := nodeOf(t, fake, placement.JobID(placement.RoleTrainer, second))
 	if _, err := workflows.MoveNode(t.Context(), c, workflows.CommandDrain, workflows.NodeCommand{Node: node, Reason: "new kernel", By: "ann"}); err != nil {
@@ -100,14 +98,14 @@ func serveQueue(t *testing.T, c client.Client, queue string, activitiesOnly bool
 }
 
 // awaitCluster waits until the workflow of the cluster says that of a run.
-func awaitCluster(r recorder, run string, phase gang.Phase) {
+func awaitCluster(r recorder, run string, phase placement.Phase) {
 	r.Helper()
 	await(r, "run "+run+" "+string(phase), func() bool {
 		s, err := workflows.StatusOfCluster(r.Context(), r.c)
 		if err != nil {
 			return false // it has not been started yet
 		}
-		return slices.ContainsFunc(s.Runs, func(t gang.Tenant) bool { return t.Run == run && t.Phase == phase })
+		return slices.ContainsFunc(s.Runs, func(t placement.Tenant) bool { return t.Run == run && t.Phase == phase })
 	})
 }
 

@@ -17,10 +17,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
-	"temper/internal/placement/operate"
 	"temper/internal/placement/placementtest"
-	"temper/internal/placement/scaling"
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -32,7 +29,7 @@ type town struct {
 	w       *world
 	env     *testsuite.TestWorkflowEnvironment
 	cluster *placementtest.Fake
-	service *operate.Service
+	service *placement.Service
 	queues  map[string]map[string]bool // of activities, by run
 	// hooks are called once, when a run begins to train a step.
 	hooks   map[string]func()
@@ -63,7 +60,7 @@ func newTownAt(t *testing.T, nodes, steps int, sampling, training time.Duration)
 		T: t, w: w, cluster: placementtest.NewFake(placementtest.GPUNodes(nodes)...), queues: map[string]map[string]bool{},
 		hooks: map[string]func(){}, errs: map[string]error{}, results: map[string]workflows.RunResult{}, ends: map[string]time.Duration{},
 	}
-	c.service = &operate.Service{Backend: c.cluster}
+	c.service = &placement.Service{Backend: c.cluster}
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(silent{})
 	c.env = suite.NewTestWorkflowEnvironment()
@@ -84,7 +81,7 @@ func newTownAt(t *testing.T, nodes, steps int, sampling, training time.Duration)
 		if message == "" {
 			for _, arg := range args {
 				switch arg.(type) {
-				case gang.Request:
+				case placement.Request:
 					message = activities.MessageAsk
 				case activities.ReleasePlacementInput:
 					message = activities.MessageRelease
@@ -264,7 +261,7 @@ func TestTakingTurns(t *testing.T) {
 			t.Errorf("b is %s: %q", s.State, s.Room)
 		}
 		runs := c.clusterStatus().Runs
-		if len(runs) != 2 || runs[0].Phase != gang.Holding || runs[1].Phase != gang.Waiting {
+		if len(runs) != 2 || runs[0].Phase != placement.Holding || runs[1].Phase != placement.Waiting {
 			t.Errorf("runs %v", runs)
 		}
 	}
@@ -410,17 +407,17 @@ func TestClusterAway(t *testing.T) {
 func TestClusterScales(t *testing.T) {
 	c := newTown(t, 1, 9)
 	c.cluster.AddService("sandbox", 1, 1, 6)
-	c.service.Settings.Rules = []scaling.Rule{{Job: "sandbox", Kind: scaling.BySlots, Least: 1, Most: 6}}
-	c.service.Loads = func(ctx context.Context) []scaling.Load {
+	c.service.Settings.Rules = []placement.Rule{{Job: "sandbox", Kind: placement.BySlots, Least: 1, Most: 6}}
+	c.service.Loads = func(ctx context.Context) []placement.Load {
 		state, err := c.cluster.Job(ctx, "sandbox")
 		if err != nil {
-			return []scaling.Load{{Job: "sandbox", Unknown: err.Error()}}
+			return []placement.Load{{Job: "sandbox", Unknown: err.Error()}}
 		}
 		busy := 3
 		if at := c.env.Now().Sub(c.began); at > 30*time.Minute && at < time.Hour {
 			busy = 32
 		}
-		return []scaling.Load{{Job: "sandbox", Count: state.Count, Answering: state.Count, Slots: 8 * state.Count, Busy: min(busy, 8*state.Count), Waiting: max(0, busy-8*state.Count)}}
+		return []placement.Load{{Job: "sandbox", Count: state.Count, Answering: state.Count, Slots: 8 * state.Count, Busy: min(busy, 8*state.Count), Waiting: max(0, busy-8*state.Count)}}
 	}
 	c.after(50*time.Minute, func() {
 		if s := c.clusterStatus().Scaled; len(s) != 1 || s[0].To != 6 || s[0].Figures["busy"] != 8 || s[0].Reason == "" {
@@ -445,11 +442,11 @@ func TestClusterContinuesAsNew(t *testing.T) {
 	env.SetWorkerOptions(patient())
 	workflows.Register(env)
 	f := placementtest.NewFake(placementtest.GPUNodes(1)...)
-	env.RegisterActivity(&activities.Placement{Cluster: &operate.Service{Backend: f}})
+	env.RegisterActivity(&activities.Placement{Cluster: &placement.Service{Backend: f}})
 	env.OnSignalExternalWorkflow(anything, anything, anything, anything, anything).Return(nil)
 	ask := func(id string) {
 		in := asks(id, 2, 1)
-		env.SignalWorkflow(activities.MessageAsk, gang.Request{Run: id, Holder: "rl/" + id, Need: *in.Placement, Priority: 2})
+		env.SignalWorkflow(activities.MessageAsk, placement.Request{Run: id, Holder: "rl/" + id, Need: *in.Placement, Priority: 2})
 	}
 	env.RegisterDelayedCallback(func() { ask("a"); ask("b") }, time.Minute)
 	env.RegisterDelayedCallback(func() { env.SignalWorkflow(activities.MessageAsk, map[string]any{"run": "../etc"}) }, time.Minute)
@@ -463,7 +460,7 @@ func TestClusterContinuesAsNew(t *testing.T) {
 	if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &in); err != nil {
 		t.Fatal(err)
 	}
-	if len(in.Floor.Tenants) != 2 || in.Floor.Tenants[0].Phase != gang.Holding || in.Floor.Tenants[1].Phase != gang.Waiting || !in.Began || in.Floor.Nodes != nil {
+	if len(in.Floor.Tenants) != 2 || in.Floor.Tenants[0].Phase != placement.Holding || in.Floor.Tenants[1].Phase != placement.Waiting || !in.Began || in.Floor.Nodes != nil {
 		t.Errorf("handed on: %+v", in)
 	}
 }

@@ -268,10 +268,8 @@ func TestInputsTakeAnything(t *testing.T) {
 		t.Fatal(err)
 	}
 	right := map[string]string{
-		workflows.TypeRun:   `{"run_id":"x","config":"a.yaml","seed":1,"set":{"a":"b"},"fork":{"run_id":"y","step":2,"from":"best"},"priority":3}`,
-		workflows.TypeStage: string(stage),
-		workflows.TypeStep: `{"run":{"run_id":"x","config":{"key":"k","sha256":"","size":1}},"stage":{"index":1,"name":"hop1","first_step":1,"steps":3},
-			"step":1,"num_steps":3,"policy":{"version":0,"ref":{"key":"k","sha256":"","size":1}},"save":true,"num_shards":2,"priority":1}`,
+		workflows.TypeRun:      `{"run_id":"x","config":"a.yaml","seed":1,"set":{"a":"b"},"fork":{"run_id":"y","step":2,"from":"best"},"priority":3}`,
+		workflows.TypeStage:    string(stage),
 		workflows.TypeEvaluate: `{"run_id":"x","version":3,"final":true}`,
 		workflows.TypeRetrain:  `{"id":"nightly","config":"/a.yaml","set":{"a":"b"},"data":["new"],"stages":["hop1"],"gate":["accuracy>=0"]}`,
 	}

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/workflow"
-
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -69,19 +66,17 @@ func TestMalformedSignalLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestOldStageTakesOrdersWithoutSeal: a run that began under a program without seals
-// and its stage still understand each other.
-func TestOldStageTakesOrdersWithoutSeal(t *testing.T) {
+// TestStageChecksOrders: an order without a number or with nothing to do changes nothing.
+func TestStageChecksOrders(t *testing.T) {
 	w := newWorld(2)
 	env := newEnv(t, w)
-	env.OnGetVersion("refuse-input", workflow.DefaultVersion, 1).Return(workflow.DefaultVersion) // a stage without a run
 	s := &scenario{t: t, w: w, env: env}
 	s.when("TrainStep", 1, func() {
 		s.signalRun("order", `{"name": "amend"}`) // has no number
 		s.signalRun("order", `{"id": 1, "name": "amend"}`)
 		s.signalRun("order", `{"id": 2, "name": "skip_stage", "command": {"reason": "solved"}}`)
 	})
-	env.ExecuteWorkflow(workflows.RLStage, stageInput(w, 10))
+	env.ExecuteWorkflow(workflows.StageAlone, stageInput(w, 10))
 	var out workflows.StageResult
 	if err := env.GetWorkflowResult(&out); err != nil || out.Step != 1 || out.Cut != run.EventSkip {
 		t.Errorf("the stage ends with %+v, %v; want the skip that was ordered", out, err)
@@ -106,35 +101,6 @@ func TestRefusalsAreShort(t *testing.T) {
 		if got == nil || got.refused == nil || len(got.refused.Error()) > 600 || strings.Contains(got.refused.Error(), "Go ") {
 			t.Errorf("%s is answered with %.700v", what, got)
 		}
-	}
-}
-
-// TestStageByHandIsChecked: what the server would refuse is refused before, also where
-// a part of a run may be started alone, as by an older program.
-func TestStageByHandIsChecked(t *testing.T) {
-	w := newWorld(2)
-	in := stageInput(w, 10)
-	in.Priority, in.Plan.Name, in.Plan.Steps = 9, strings.Repeat("n", 2000), -1
-	alone := func() *testsuite.TestWorkflowEnvironment {
-		env := newEnv(t, w)
-		env.OnGetVersion("refuse-input", workflow.DefaultVersion, 1).Return(workflow.DefaultVersion)
-		return env
-	}
-	env := alone()
-	env.ExecuteWorkflow(workflows.RLStage, in)
-	err := env.GetWorkflowError()
-	for _, want := range []string{"priority is 9, want 0 to 5", "steps is -1", "is not that of a stage"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("refused by %v, want %q", err, want)
-		}
-	}
-	env = alone()
-	env.ExecuteWorkflow(workflows.RLStep, workflows.StepInput{})
-	if err := env.GetWorkflowError(); err == nil || !strings.Contains(err.Error(), "is not that of a run") {
-		t.Errorf("a step of nothing: %v", err)
-	}
-	if len(w.log()) > 0 {
-		t.Errorf("called %v", w.log())
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"temper/internal/blob"
 	"temper/internal/rl"
 	"temper/internal/run"
-	"temper/internal/run/judge"
 )
 
 // The method sets that the workflows call; the fakes and the real structs must
@@ -29,8 +28,8 @@ type (
 		BuildBatch(context.Context, activities.BuildBatchInput) (run.BuiltBatch, error)
 		LogStep(context.Context, activities.LogStepInput) (run.Watched, error)
 		RaiseAlert(context.Context, activities.RaiseAlertInput) error
-		JudgeStage(context.Context, activities.JudgeStageInput) (judge.StageVerdict, error)
-		JudgeGate(context.Context, activities.JudgeGateInput) (judge.GateResult, error)
+		JudgeStage(context.Context, activities.JudgeStageInput) (run.StageVerdict, error)
+		JudgeGate(context.Context, activities.JudgeGateInput) (run.GateResult, error)
 		LogEvent(context.Context, run.Event) error
 		FinishRun(context.Context, activities.FinishRunInput) (run.FinishResult, error)
 		AmendRun(context.Context, activities.AmendRunInput) (run.Amended, error)
@@ -96,9 +95,9 @@ type world struct {
 	stuck map[string]bool
 	// verdicts are what becomes of the stage after steps, and gate of the policy after SFT;
 	// signals counts the groups with a signal that a call samples.
-	verdicts map[int]judge.StageVerdict
+	verdicts map[int]run.StageVerdict
 	judged   []activities.JudgeStageInput
-	gate     judge.GateResult
+	gate     run.GateResult
 	signals  int
 	// spans are what was asked for of trajectories that are cut, and endsAfter, by step,
 	// after how many of them none goes on.
@@ -285,7 +284,7 @@ func (c *fakeControl) LogStep(ctx context.Context, in activities.LogStepInput) (
 	return c.w.watched[in.Step], err
 }
 
-func (c *fakeControl) JudgeStage(_ context.Context, in activities.JudgeStageInput) (judge.StageVerdict, error) {
+func (c *fakeControl) JudgeStage(_ context.Context, in activities.JudgeStageInput) (run.StageVerdict, error) {
 	err := c.w.called("judge %d", in.Step)
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -293,7 +292,7 @@ func (c *fakeControl) JudgeStage(_ context.Context, in activities.JudgeStageInpu
 	return c.w.verdicts[in.Step], err
 }
 
-func (c *fakeControl) JudgeGate(context.Context, activities.JudgeGateInput) (judge.GateResult, error) {
+func (c *fakeControl) JudgeGate(context.Context, activities.JudgeGateInput) (run.GateResult, error) {
 	return c.w.gate, c.w.called("judge gate")
 }
 

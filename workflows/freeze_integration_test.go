@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"temper/internal/freeze"
+	"temper/internal/temporalclient"
 	"temper/workflows"
 )
 
@@ -24,7 +24,7 @@ func watchPauses(t *testing.T, c client.Client) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { freeze.NewWatch(c, slog.New(slog.DiscardHandler)).Run(ctx) })
+	running.Go(func() { temporalclient.NewWatch(c, slog.New(slog.DiscardHandler)).Run(ctx) })
 	return func() { cancel(); running.Wait() }
 }
 
@@ -81,7 +81,7 @@ func TestPauseButtonPausesTheRun(t *testing.T) {
 
 	press(t, c, stage, true)
 	b.awaitState(workflows.StatePaused)
-	lifted, err := freeze.Lift(t.Context(), c, "default", id, "ben", "looked")
+	lifted, err := temporalclient.Lift(t.Context(), c, "default", id, "ben", "looked")
 	if err != nil || len(lifted) != 1 || lifted[0].Workflow != stage {
 		t.Errorf("lifted %v (%v), want the pause of the stage", lifted, err)
 	}

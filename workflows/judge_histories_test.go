@@ -6,24 +6,23 @@ import (
 	"slices"
 	"strings"
 
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/run/judge"
-	"temper/internal/verdict"
 	"temper/workflows"
 )
 
 // playJudged passes the gate, evaluates sets, refills groups, ends a stage by a plateau and
 // holds the next one by a collapse.
 func playJudged(r recorder, id string) {
-	r.w.plan.Gate, r.w.gate = true, judge.GateResult{Passed: true, Text: "0.95 of 40 answers"}
+	r.w.plan.Gate, r.w.gate = true, run.GateResult{Passed: true, Text: "0.95 of 40 answers"}
 	r.w.plan.EvalSets = []run.EvalSet{{Name: "aime", EverySteps: 2}}
 	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep, r.w.plan.Stages[1].Steps = 5, 6, 2
 	for i := range r.w.plan.Stages {
 		r.w.plan.Stages[i].Judged = true
 	}
 	r.w.plan.Stages[0].Refill, r.w.signals = 2, 2
-	r.w.verdicts = map[int]judge.StageVerdict{
-		3: {Kind: verdict.Plateau, Reason: "nothing gained", End: true}, 6: {Kind: verdict.Collapse, Reason: "mean reward 0.1, was 0.9", Pause: true},
+	r.w.verdicts = map[int]run.StageVerdict{
+		3: {Kind: rules.Plateau, Reason: "nothing gained", End: true}, 6: {Kind: rules.Collapse, Reason: "mean reward 0.1, was 0.9", Pause: true},
 	}
 	flow := r.start(id)
 	r.awaitState(id, workflows.StatePaused)

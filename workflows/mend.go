@@ -13,10 +13,6 @@ import (
 	"temper/internal/run"
 )
 
-// changeMend is the change by which a workflow has damaged objects made again. Before
-// it, one that an activity could not read ended the run.
-const changeMend = "mend"
-
 // maxMends bounds how often one activity is repeated because of damage.
 const maxMends = 16
 
@@ -26,7 +22,7 @@ func mending(ctx workflow.Context, q placement.Queues, ref run.Ref, call func() 
 	for n := 0; ; n++ {
 		err := call()
 		damaged, ok := damagedBy(err)
-		if !ok || n == maxMends || workflow.GetVersion(ctx, changeMend, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		if !ok || n == maxMends {
 			return err
 		}
 		if mendErr := mend(ctx, q, ref, damaged); temporal.IsCanceledError(mendErr) {

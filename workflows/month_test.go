@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"temper/internal/placement"
-	"temper/internal/placement/gang"
 	"temper/workflows"
 )
 
@@ -40,7 +39,7 @@ func (s season) play(t *testing.T) (b bill) {
 	c := newTownAt(t, s.nodes, s.steps, seasonSampling, seasonTraining)
 	c.env.SetTestTimeout(20 * time.Minute)
 	c.service.Settings.LookEvery = 10 * time.Minute
-	c.service.Settings.Policy = gang.Policy{LossGrace: 5 * time.Minute, YieldPatience: 6 * time.Hour}
+	c.service.Settings.Policy = placement.Policy{LossGrace: 5 * time.Minute, YieldPatience: 6 * time.Hour}
 	length := time.Duration(s.days) * 24 * time.Hour
 	at := func() time.Duration { return time.Duration(r.Int64N(int64(length))) }
 	node := func() string { return fmt.Sprintf("node-%03d", r.IntN(s.nodes)) }

@@ -32,7 +32,6 @@ const (
 const (
 	TypeRun      = "RLRun"
 	TypeStage    = "RLStage"
-	TypeStep     = "RLStep"
 	TypeEvaluate = "EvaluateRun"
 	TypeRetrain  = "Retrain"
 	TypeAblate   = "Ablate"
@@ -111,11 +110,6 @@ func StageWorkflowID(runID string, index int, name string) string {
 	return fmt.Sprintf("%s%s/stage-%02d-%s", runPrefix, runID, index, safeName(name))
 }
 
-// StepWorkflowID is the workflow id of a step, counted through the run from 1.
-func StepWorkflowID(runID string, step int) string {
-	return fmt.Sprintf("%s%s/step-%06d", runPrefix, runID, step)
-}
-
 // EvaluateWorkflowID is the workflow id of an evaluation of a finished run. One
 // evaluation of a version runs at a time; it may be repeated afterwards.
 func EvaluateWorkflowID(runID string, version *int64) string {
@@ -142,10 +136,10 @@ func RunIDFromWorkflowID(workflowID string) string {
 	return id
 }
 
-// ofFiring is the run id of an execution: its own name, and where a cron schedule
+// runIDOfStart is the run id of an execution: its own name, and where a cron schedule
 // starts one execution after another, also when this one was started. A Temporal
 // Schedule makes workflow ids of that form by itself.
-func ofFiring(info *workflow.Info, name string) string {
+func runIDOfStart(info *workflow.Info, name string) string {
 	if info.CronSchedule == "" {
 		return name
 	}

@@ -17,7 +17,6 @@ func TestWorkflowIDs(t *testing.T) {
 	for got, want := range map[string]string{
 		workflows.RunWorkflowID("demo"):                        "rl/demo",
 		workflows.StageWorkflowID("demo", 2, "two hops/x"):     "rl/demo/stage-02-two-hops-x",
-		workflows.StepWorkflowID("demo", 123):                  "rl/demo/step-000123",
 		workflows.EvaluateWorkflowID("demo", nil):              "rl/demo/eval-last",
 		workflows.EvaluateWorkflowID("demo", &version):         "rl/demo/eval-000007",
 		workflows.RunIDFromWorkflowID("rl/demo-1"):             "demo-1",
@@ -39,7 +38,7 @@ func TestFiringsOfACronSchedule(t *testing.T) {
 		{"0 3 * * *", "nightly", "nightly-2026-11-21T03-00-00Z"},
 		{"@every 2s", strings.Repeat("n", 64), strings.Repeat("n", 43) + "-2026-11-21T03-00-00Z"},
 	} {
-		if got := workflows.OfFiring(&workflow.Info{CronSchedule: tt.cron, WorkflowStartTime: at}, tt.name); got != tt.want {
+		if got := workflows.RunIDOfStart(&workflow.Info{CronSchedule: tt.cron, WorkflowStartTime: at}, tt.name); got != tt.want {
 			t.Errorf("%q of %s: %s, want %s", tt.cron, tt.name, got, tt.want)
 		}
 	}

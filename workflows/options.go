@@ -27,8 +27,7 @@ const (
 const (
 	// heartbeatTimeout is how long a dead worker stays unnoticed.
 	heartbeatTimeout = 15 * time.Second
-	// taskTimeout is how long a workflow task waits for a worker that died with it
-	// before it could note it; see package temporalclient. A replay of
+	// taskTimeout is how long a workflow task waits for a worker that died with it. A replay of
 	// 2,815 events was measured at 0.1 s, and longer control work extends its task
 	// at 80 % of its time. From the fourth attempt on the server gives a task more
 	// time, so that a machine under any load gets through.
@@ -41,13 +40,10 @@ const (
 	// prepareTimeout bounds one attempt at the data of a run: millions of lines are read
 	// in minutes.
 	prepareTimeout = 6 * time.Hour
-	// localTimeout bounds one attempt of control work; see bookkeep.
+	// localTimeout bounds one attempt of control work; see doControl.
 	localTimeout = 20 * time.Minute
 	// lookupAttempts bounds asking for something that may not exist at all.
 	lookupAttempts = 5
-	// forever stands where the SDK wants an end: a local activity without a
-	// ScheduleToClose would give up after its StartToClose, retries included.
-	forever = 365 * 24 * time.Hour
 	// farewellTimeout bounds each last write of a run that ends in cancellation
 	// or failure.
 	farewellTimeout = time.Minute
@@ -95,20 +91,9 @@ func activityOptions(queue string, attempt time.Duration, summary string) workfl
 	}
 }
 
-// inline is for the data of a run that began under a program which prepared them
-// inside a workflow task; see changePrepare.
-func inline(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		ScheduleToCloseTimeout: forever,
-		StartToCloseTimeout:    localTimeout,
-		RetryPolicy:            retries(),
-		Summary:                summary,
-	})
-}
-
-// farewell is promptly for the last words of a run that was cancelled or failed:
+// finalWrite is withinTask for the last words of a run that was cancelled or failed:
 // it outlives the cancellation and gives up soon.
-func farewell(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
+func finalWrite(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
 	policy := retries()
 	policy.MaximumAttempts = 3
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)

@@ -33,10 +33,6 @@ type receipt struct {
 	Seal    string       `json:"seal,omitempty"`
 }
 
-// changeSealed is the change by which a run and its stage know each other's signals by
-// a seal, and write down which signals they ignore.
-const changeSealed = "sealed-signals"
-
 // seal is what the signals of one execution of a run and its stages carry. It keeps
 // out what a person sends by mistake, and what is left of an earlier execution of the
 // run. It is no secret: who may send signals may send commands as well.
@@ -56,7 +52,7 @@ type gateOrder struct {
 // stageLink is how a run reaches the stage under way.
 type stageLink struct {
 	forwarding workflow.Mutex
-	// seal goes with each signal; "" in a run of an older program.
+	// seal goes with each signal.
 	seal string
 	// child is the stage that runs now; nil between stages.
 	child workflow.ChildWorkflowFuture
@@ -67,8 +63,8 @@ type stageLink struct {
 	adopt func(run.Amended) error
 }
 
-// errStranger refuses a signal without the seal.
-var errStranger = errors.New("it does not come from the run and its stage: give the run a command instead")
+// errForeignSignal refuses a signal without the seal.
+var errForeignSignal = errors.New("it does not come from the run and its stage: give the run a command instead")
 
 // forward hands what was asked for to the stage, one state at a time: the newest.
 func (l *stageLink) forward(ctx workflow.Context, newest func() gateOrder) {
@@ -108,13 +104,13 @@ func (l *stageLink) ask(ctx workflow.Context, o order) (receipt, bool) {
 }
 
 // takeReceipt keeps the answer of the stage for the command that waits for it.
-func (l *stageLink) takeReceipt(_ workflow.Context, content letter) error {
+func (l *stageLink) takeReceipt(_ workflow.Context, content signalContent) error {
 	var got receipt
 	if err := content.decode(&got); err != nil {
 		return err
 	}
 	if got.Seal != l.seal {
-		return errStranger
+		return errForeignSignal
 	}
 	if got.ID < 1 || got.ID > l.orders {
 		return fmt.Errorf("order %d was not given", got.ID)
@@ -130,11 +126,11 @@ func (l *stageLink) takeReceipt(_ workflow.Context, content letter) error {
 }
 
 // takeOrder carries out what the run asks for and answers.
-func (s *stage) takeOrder(ctx workflow.Context, content letter) error {
+func (s *stage) takeOrder(ctx workflow.Context, content signalContent) error {
 	var o order
 	err := content.decode(&o)
 	if o.Seal != s.in.Seal {
-		return cmp.Or(err, errStranger)
+		return cmp.Or(err, errForeignSignal)
 	}
 	if o.ID < 1 {
 		return cmp.Or(err, fmt.Errorf("order %d has no number", o.ID))
@@ -157,7 +153,7 @@ func (s *stage) carryOut(ctx workflow.Context, o order) receipt {
 		s.gate.Save = true
 		return receipt{Answer: s.gate.answer(CommandCheckpoint)}
 	case CommandSkipStage:
-		s.gate.Skip, s.gate.SkipWhy = true, who(o.Command.Reason, o.Command.By)
+		s.gate.Skip, s.gate.SkipWhy = true, byWhom(o.Command.Reason, o.Command.By)
 		if o.Command.Now && s.gate.interrupt != nil {
 			s.gate.interrupt()
 		}
@@ -168,13 +164,9 @@ func (s *stage) carryOut(ctx workflow.Context, o order) receipt {
 		}
 		return s.amend(ctx, *o.Amendment)
 	default: // an order of a newer run than this code
-		return receipt{Refused: "the stage does not know " + brief(o.Name)}
+		return receipt{Refused: "the stage does not know " + shorten(o.Name)}
 	}
 }
-
-// changeAmendInterrupted is the change by which no amendment holds for a step that a
-// command has interrupted.
-const changeAmendInterrupted = "amend-after-interrupted"
 
 // amend changes the configuration from the first step on that has not begun.
 func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
@@ -184,10 +176,8 @@ func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 	if s.inStep {
 		earliest++
 	}
-	earliest = max(earliest, s.at.Begun+1) // what is sampled ahead has begun, too
-	if s.at.Interrupted >= earliest && workflow.GetVersion(ctx, changeAmendInterrupted, workflow.DefaultVersion, 1) == 1 {
-		earliest = s.at.Interrupted + 1 // so has a step that is made again: its groups are kept
-	}
+	// A step that is sampled ahead has begun. So has one that was interrupted: its groups are kept.
+	earliest = max(earliest, s.at.Begun+1, s.at.Interrupted+1)
 	out, err := a.carryOut(ctx, s.in.Run, earliest)
 	if err != nil {
 		return receipt{Refused: failureText(asFailure(err))}

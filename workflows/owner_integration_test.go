@@ -19,10 +19,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"temper/activities"
-	"temper/internal/artifact"
 	"temper/internal/blob/memblob"
-	"temper/internal/retrain"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
+	"temper/internal/run/retrain"
 	"temper/internal/run/runtest"
 	"temper/internal/temporalclient"
 	"temper/workflows"

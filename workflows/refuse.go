@@ -11,25 +11,20 @@ import (
 	"temper/internal/fault"
 )
 
-// changeRefuse is the change by which workflows refuse inputs that an older program
-// took: with unknown keys, under ids that make no run id, and steps without a run.
-const changeRefuse = "refuse-input"
-
-// refuse ends a workflow whose input or place is wrong, unless an older program has
-// begun it.
-func refuse(ctx workflow.Context, wrong error) error {
-	if wrong == nil || workflow.GetVersion(ctx, changeRefuse, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+// refuse ends a workflow whose input or place is wrong.
+func refuse(wrong error) error {
+	if wrong == nil {
 		return nil
 	}
 	return temporal.NewNonRetryableApplicationError(wrong.Error(), string(fault.InvalidConfig), nil)
 }
 
-// refuseAlone refuses a part of a run that somebody has started by hand.
-func refuseAlone(ctx workflow.Context, part string) error {
+// refuseAlone refuses a stage that no run has started.
+func refuseAlone(ctx workflow.Context) error {
 	if workflow.GetInfo(ctx).ParentWorkflowExecution != nil {
 		return nil
 	}
-	return refuse(ctx, fmt.Errorf("%s is a part of a run, which starts it: start %s instead, for example by temper run submit", part, TypeRun))
+	return refuse(fmt.Errorf("%s is a part of a run, which starts it: start %s instead, for example by temper run submit", TypeStage, TypeRun))
 }
 
 // checkWorkflowID reports a workflow id that makes no run id: two ids that differ in

@@ -23,7 +23,6 @@ func TestRefusedInWords(t *testing.T) {
 		"a re-training": {workflows.TypeRetrain, "retrain/x", `{"id": "x", "dat": ["/d"]}`, "dat: unknown key; did you mean data? (known here: config, data, gate, id, set, stages)"},
 		"a lonely data": {workflows.TypeRetrain, "retrain/x", `{"id": "x", "data": "/d"}`, `data: want a list, each a text; have "/d"`},
 		"a stage":       {workflows.TypeStage, "s", `{"plan": {"steps": 1}}`, "RLStage is a part of a run, which starts it: start RLRun instead, for example by temper run submit"},
-		"a step":        {workflows.TypeStep, "s", `{}`, "RLStep is a part of a run, which starts it: start RLRun instead, for example by temper run submit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(1)

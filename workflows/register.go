@@ -7,7 +7,6 @@ import "go.temporal.io/sdk/worker"
 func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflow(RLRun)
 	r.RegisterWorkflow(RLStage)
-	r.RegisterWorkflow(RLStep)
 	r.RegisterWorkflow(EvaluateRun)
 	r.RegisterWorkflow(Retrain)
 	r.RegisterWorkflow(Cluster)

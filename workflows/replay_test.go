@@ -16,16 +16,14 @@ import (
 	"temper/workflows"
 )
 
-// fixtures are histories recorded on a real server, see TestHistories: those of
-// today's shapes, and in folders those of older programs.
+// fixtures are histories recorded on a real server, see TestHistories.
 func fixtures(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/histories/*.json")
-	older, olderErr := filepath.Glob("testdata/histories/*/*.json")
-	if err := errors.Join(err, olderErr); err != nil || len(files) == 0 || len(older) == 0 {
+	if err != nil || len(files) == 0 {
 		t.Fatalf("no recorded histories: %v", err)
 	}
-	return append(files, older...)
+	return files
 }
 
 func replay(t *testing.T, data []byte) error {

@@ -11,8 +11,8 @@ import (
 
 	"temper/activities"
 	"temper/internal/fault"
-	"temper/internal/retrain"
 	"temper/internal/run"
+	"temper/internal/run/retrain"
 	"temper/workflows"
 )
 

@@ -25,6 +25,7 @@ func newEnv(t *testing.T, w *world) *testsuite.TestWorkflowEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	workflows.Register(env)
+	env.RegisterWorkflow(workflows.StageAlone)
 	env.RegisterActivity(&fakeControl{w})
 	env.RegisterActivity(&fakeTrainer{w})
 	env.RegisterActivity(&fakeRollouts{w})

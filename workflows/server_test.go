@@ -21,7 +21,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
@@ -109,7 +109,7 @@ func startServerIn(t testing.TB, dir string) string {
 
 func freePort(t testing.TB) string {
 	t.Helper()
-	addrs, err := freeport.Addresses(1)
+	addrs, err := proc.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,8 @@ func runStage(t *testing.T, w *world, in workflows.StageInput, change func(*test
 	t.Helper()
 	for n := 1; ; n++ {
 		env := newEnv(t, w)
-		env.OnGetVersion("refuse-input", workflow.DefaultVersion, 1).Return(workflow.DefaultVersion) // a stage without a run
 		change(env)
-		env.ExecuteWorkflow(workflows.RLStage, in)
+		env.ExecuteWorkflow(workflows.StageAlone, in)
 		err := env.GetWorkflowError()
 		var again *workflow.ContinueAsNewError
 		if errors.As(err, &again) {

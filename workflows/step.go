@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"cmp"
 	"fmt"
 
 	"go.temporal.io/sdk/workflow"
@@ -9,8 +8,8 @@ import (
 	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/placement"
-	"temper/internal/proof"
 	"temper/internal/run"
+	"temper/internal/run/chain"
 )
 
 // StepInput says which step to make and from which policy.
@@ -35,20 +34,6 @@ type StepResult struct {
 	Numbers StepNumbers `json:"numbers"`
 	// Watched is what the watch says of the step.
 	Watched run.Watched `json:"watched,omitzero"`
-}
-
-// RLStep makes one step as a workflow of its own. Stages that began under an older
-// program go on with it; today's make their steps themselves, see stage.step.
-func RLStep(ctx workflow.Context, in StepInput) (StepResult, error) {
-	if err := cmp.Or(refuseAlone(ctx, TypeStep), in.check()); err != nil {
-		return StepResult{}, err
-	}
-	s := newStep(ctx, in)
-	batch, err := s.sample(ctx)
-	if err != nil {
-		return StepResult{}, err
-	}
-	return s.learn(ctx, batch)
 }
 
 // step is one step under way: sample, then learn.
@@ -110,14 +95,14 @@ func (s *step) learn(ctx workflow.Context, batch run.BuiltBatch) (StepResult, er
 	var control *activities.Control
 	s.log.Ended = workflow.Now(ctx)
 	out := StepResult{Policy: s.log.Train.Policy, Numbers: numbersOf(s.log)}
-	err = bookkeep(ctx, fmt.Sprintf("step %d: write the record", s.in.Step), control.LogStep, s.log, &out.Watched)
+	err = doControl(ctx, fmt.Sprintf("step %d: write the record", s.in.Step), control.LogStep, s.log, &out.Watched)
 	return out, err
 }
 
 func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 	var control *activities.Control
 	var out activities.SelectProblemsResult
-	err := bookkeep(ctx, fmt.Sprintf("step %d: select problems", s.in.Step), control.SelectProblems, activities.SelectProblemsInput{
+	err := doControl(ctx, fmt.Sprintf("step %d: select problems", s.in.Step), control.SelectProblems, activities.SelectProblemsInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step,
 		StageStep: s.in.Stage.Offset + s.in.Step - s.in.Stage.FirstStep + 1,
 	}, &out)
@@ -128,7 +113,7 @@ func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 func (s *step) selectMore(ctx workflow.Context, round, n int) ([]string, error) {
 	var control *activities.Control
 	var out activities.SelectProblemsResult
-	err := bookkeep(ctx, fmt.Sprintf("step %d: select %d more problems, round %d", s.in.Step, n, round), control.SelectProblems, activities.SelectProblemsInput{
+	err := doControl(ctx, fmt.Sprintf("step %d: select %d more problems, round %d", s.in.Step, n, round), control.SelectProblems, activities.SelectProblemsInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step,
 		StageStep: s.in.Stage.Offset + s.in.Step - s.in.Stage.FirstStep + 1, Round: round, Num: n,
 	}, &out)
@@ -224,7 +209,7 @@ func (s *step) buildBatch(ctx workflow.Context, problems []string, shards []blob
 	var out run.BuiltBatch
 	in := activities.BuildBatchInput{Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems, Shards: shards}
 	err := mending(ctx, s.in.Queues, s.in.Run, func() error {
-		return bookkeep(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, in, &out)
+		return doControl(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, in, &out)
 	})
 	s.log.Rollouts = out.Stats
 	return out, err
@@ -265,7 +250,7 @@ func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Signals += part.Signals
 	sum.Busy = append(sum.Busy, part.Busy...)
 	for _, m := range part.MadeBy {
-		sum.MadeBy = proof.AddMaker(sum.MadeBy, m)
+		sum.MadeBy = chain.AddMaker(sum.MadeBy, m)
 	}
 	if part.Wall > sum.Wall {
 		sum.Wall, sum.SampleTime, sum.ToolTime = part.Wall, part.SampleTime, part.ToolTime

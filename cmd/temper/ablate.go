@@ -14,23 +14,23 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
-	"temper/internal/ablation"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/run/ablation"
 	"temper/workflows"
 )
 
-func ablateCommand() *cobra.Command {
+func ablateCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ablate", Short: "Compare variants of a recipe over several seeds", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(ablateSubmitCommand(), ablateStatusCommand(), ablateReportCommand(),
-		ablateAction(workflows.CommandPause, "Begin no further run, and pause those that go on at their next safe point"),
-		ablateAction(workflows.CommandResume, "Let a paused ablation and its runs go on"),
-		ablateAction(workflows.CommandStop, "Begin no further run, stop those that go on, and store what there is"))
+	cmd.AddCommand(ablateSubmitCommand(p), ablateStatusCommand(p), ablateReportCommand(p),
+		ablateAction(p, workflows.CommandPause, "Begin no further run, and pause those that go on at their next safe point"),
+		ablateAction(p, workflows.CommandResume, "Let a paused ablation and its runs go on"),
+		ablateAction(p, workflows.CommandStop, "Begin no further run, stop those that go on, and store what there is"))
 	return cmd
 }
 
@@ -42,7 +42,7 @@ type ablationOrder struct {
 	in           ablation.Input
 }
 
-func ablateSubmitCommand() *cobra.Command {
+func ablateSubmitCommand(p *config.Process) *cobra.Command {
 	var o ablationOrder
 	var wait, asJSON bool
 	cmd := &cobra.Command{
@@ -56,7 +56,6 @@ again finds the runs that are whole, and goes on with those that are not.
   temper ablate submit --config configs/ablation.yaml --arm roc --arm grpo=rl.roc.enabled=false --seeds 1-5 --wait`,
 		Args: cobra.NoArgs,
 	}
-	p := cli.ProcessFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.file, "file", "", "YAML with id, config, set, arms (name, set), seeds and parallel, in place of the flags or below them")
 	f.StringVar(&o.config, "config", "", "base recipe (YAML)")
@@ -240,10 +239,9 @@ func (o *ablationOrder) readSeeds() error {
 	return nil
 }
 
-func ablateStatusCommand() *cobra.Command {
+func ablateStatusCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "status ID", Short: "Show the runs of an ablation and how each is", Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the status as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, _, err := connect(cmd.Context(), p, nil)
@@ -273,10 +271,9 @@ func ablateStatusCommand() *cobra.Command {
 }
 
 // ablateAction is a command that an ablation obeys.
-func ablateAction(name, short string) *cobra.Command {
+func ablateAction(p *config.Process, name, short string) *cobra.Command {
 	arg := workflows.Command{By: operator()}
 	cmd := &cobra.Command{Use: name + " ID", Short: short, Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().StringVar(&arg.Reason, "reason", "", "shown in the status and in the event logs of the runs")
 	if name != workflows.CommandResume {
 		cmd.Flags().BoolVar(&arg.Now, "now", false, "interrupt what is in flight in its runs")
@@ -305,13 +302,12 @@ func unknownAblation(err error, id string) error {
 	return err
 }
 
-func ablateReportCommand() *cobra.Command {
+func ablateReportCommand(p *config.Process) *cobra.Command {
 	var asCSV, asJSON bool
 	var folder string
 	cmd := &cobra.Command{
 		Use: "report ID", Short: "Print the table of an ablation, of what is whole by now", Args: cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print the series with their bands as CSV")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as JSON, the series of each run too")
 	cmd.Flags().StringVarP(&folder, "output", "o", "", "write table.md, figure.png, series.csv and result.json into this folder")

@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/analysis"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/evaluate"
 	"temper/internal/history"
 	"temper/internal/rl"
-	"temper/internal/tokenizer"
 	"temper/trainer/hf"
 	"temper/trainer/weights/safetensors"
 )
@@ -28,10 +28,10 @@ type analyzing struct {
 	runID, out, backend string
 	step, trajectories  int
 	seed                uint64
-	options             analysis.Options
+	options             evaluate.Options
 }
 
-func analyzeCommand() *cobra.Command {
+func analyzeCommand(p *config.Process) *cobra.Command {
 	a := analyzing{}
 	cmd := &cobra.Command{
 		Use: "analyze RUN --step N -o DIR", Short: "Show where a policy was uncertain: the entropy of each sampled token of stored trajectories",
@@ -42,7 +42,6 @@ DIR/analysis.json and DIR/analysis.html. The log-probabilities of the pass are c
 ones, so that an analysis with another policy or temperature shows.`,
 		Args: cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&a.step, "step", 0, "the step")
 	f.StringVarP(&a.out, "out", "o", "", "folder for the two files; it is made where it is missing")
@@ -97,7 +96,7 @@ func (a *analyzing) analyze(ctx context.Context, p *config.Process, out io.Write
 		return err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // below the folder for temporary files
-	page := analysis.Page{Options: a.options, Trajectories: make([]analysis.Trajectory, len(drawn))}
+	page := evaluate.Page{Options: a.options, Trajectories: make([]evaluate.Trajectory, len(drawn))}
 	version, worst := drawn[0].PolicyVersion, 0.0
 	export := exporting{runID: a.runID, dir: filepath.Join(dir, "model"), policy: version}
 	if err := export.export(ctx, r.Store(), safetensors.F32, true, io.Discard); err != nil {
@@ -123,13 +122,13 @@ func (a *analyzing) analyze(ctx context.Context, p *config.Process, out io.Write
 				worst = max(worst, math.Abs(float64(logprob[k]-t.RolloutLogprobs[k])))
 			}
 		}
-		page.Trajectories[i], err = analysis.Judge(t, entropy, logprob, tok, a.options)
+		page.Trajectories[i], err = evaluate.JudgeTokens(t, entropy, logprob, tok, a.options)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	page.Summary = analysis.Summarize(page.Trajectories)
+	page.Summary = evaluate.SummarizeEntropy(page.Trajectories)
 	page.Title = fmt.Sprintf("Entropy of sampled tokens: run %s, step %d", a.runID, a.step)
 	page.Notes = []string{fmt.Sprintf("%d trajectories, policy %d, temperature %v. Largest difference of a log-probability from the stored one: %.2g.",
 		len(drawn), version, cfg.Rollout.Temperature, worst)}
@@ -183,7 +182,7 @@ func (a *analyzing) draw(ctx context.Context, r *history.Run) ([]rl.Trajectory, 
 }
 
 // write makes the two files.
-func (a *analyzing) write(page analysis.Page, version int64, worst float64) error {
+func (a *analyzing) write(page evaluate.Page, version int64, worst float64) error {
 	if err := os.MkdirAll(a.out, 0o755); err != nil { //nolint:gosec // for others to read
 		return cli.Usage(err)
 	}
@@ -195,7 +194,7 @@ func (a *analyzing) write(page analysis.Page, version int64, worst float64) erro
 		return err
 	}
 	var html bytes.Buffer
-	if err := analysis.WriteHTML(&html, page); err != nil {
+	if err := evaluate.WriteHTML(&html, page); err != nil {
 		return err
 	}
 	for name, content := range map[string][]byte{"analysis.json": data, "analysis.html": html.Bytes()} {
@@ -206,7 +205,7 @@ func (a *analyzing) write(page analysis.Page, version int64, worst float64) erro
 	return nil
 }
 
-func printAnalysis(out io.Writer, page analysis.Page, dir string) {
+func printAnalysis(out io.Writer, page evaluate.Page, dir string) {
 	for _, note := range page.Notes {
 		fmt.Fprintln(out, note)
 	}

@@ -19,7 +19,7 @@ import (
 	"temper/internal/chat"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/converse"
+	"temper/internal/openai/chatclient"
 	"temper/internal/run"
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
@@ -44,11 +44,11 @@ type chatting struct {
 	noTools  bool
 	asJSON   bool
 	maxTurns int
-	client   converse.Client
+	client   chatclient.Client
 	closers  []func()
 }
 
-func chatCommand() *cobra.Command {
+func chatCommand(p *config.Process) *cobra.Command {
 	c := &chatting{model: workers.ModelOptions{Slots: 1}}
 	cmd := &cobra.Command{
 		Use: "chat", Short: "Talk with a model whose tools run in the sandbox", Args: cobra.NoArgs,
@@ -60,8 +60,8 @@ With --prompt it answers one question: exit status 0 with an answer, 1 without o
 			`/exit ends, /reset forgets, a \ at the end of a line lets another one follow, ctrl-c cuts an answer and
 ctrl-d ends.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	c.flags(cmd)
+	cli.PythonFlag(cmd.Flags(), p)
 	temperature := cmd.Flags().Float64("temperature", 0, "divides the logits, 0 takes the most likely token; the model's own by default")
 	seed := cmd.Flags().Int64("seed", 0, "of the draws; a new one for each turn by default")
 	cmd.MarkFlagsMutuallyExclusive("model", "url")
@@ -145,7 +145,7 @@ func (c *chatting) close() {
 }
 
 // open brings up the model and the sandbox. close ends them.
-func (c *chatting) open(ctx context.Context, cmd *cobra.Command, p *config.Process) (*converse.Conversation, error) {
+func (c *chatting) open(ctx context.Context, cmd *cobra.Command, p *config.Process) (*chatclient.Conversation, error) {
 	var rollout *config.Rollout
 	var err error
 	if c.url != "" {
@@ -156,13 +156,13 @@ func (c *chatting) open(ctx context.Context, cmd *cobra.Command, p *config.Proce
 	if err := c.client.Check(ctx); err != nil {
 		return nil, err
 	}
-	var tools *converse.Tools
+	var tools *chatclient.Tools
 	if !c.noTools {
 		if tools, err = c.openTools(ctx, cmd, p, rollout); err != nil {
 			return nil, err
 		}
 	}
-	return converse.New(&c.client, tools, c.system, c.maxTurns)
+	return chatclient.New(&c.client, tools, c.system, c.maxTurns)
 }
 
 // openModel loads the model into this process. It returns how its run samples, where it
@@ -179,7 +179,7 @@ func (c *chatting) openModel(ctx context.Context, cmd *cobra.Command, p *config.
 		return nil, err
 	}
 	c.closers = append(c.closers, end)
-	c.client.URL, c.client.Model, c.client.HTTP = "http://model", name, &http.Client{Transport: converse.InProcess{Handler: api}}
+	c.client.URL, c.client.Model, c.client.HTTP = "http://model", name, &http.Client{Transport: chatclient.InProcess{Handler: api}}
 	if c.asked.run.runID == "" {
 		return nil, nil //nolint:nilnil // a directory has no run
 	}
@@ -205,8 +205,8 @@ func rolloutOf(ctx context.Context, store blob.Store, runID string) (*config.Rol
 
 // toolConfig says which tools the model has, as its run does where it has one. none says
 // that it has none.
-func (c *chatting) toolConfig(rollout *config.Rollout) (cfg converse.ToolConfig, none bool) {
-	cfg = converse.ToolConfig{Names: c.tools, Name: fmt.Sprintf("chat/%d", os.Getpid()), MaxResponseChars: toolChars}
+func (c *chatting) toolConfig(rollout *config.Rollout) (cfg chatclient.ToolConfig, none bool) {
+	cfg = chatclient.ToolConfig{Names: c.tools, Name: fmt.Sprintf("chat/%d", os.Getpid()), MaxResponseChars: toolChars}
 	if rollout != nil {
 		cfg.MaxResponseChars, cfg.MaxCallsPerTurn = rollout.MaxToolResponseChars, rollout.MaxCallsPerTurn
 		cfg.SessionTools = rollout.Tools.WithSession()
@@ -225,7 +225,7 @@ func (c *chatting) toolConfig(rollout *config.Rollout) (cfg converse.ToolConfig,
 }
 
 // openTools makes the tools, with a sandbox of their own unless one was named.
-func (c *chatting) openTools(ctx context.Context, cmd *cobra.Command, p *config.Process, rollout *config.Rollout) (*converse.Tools, error) {
+func (c *chatting) openTools(ctx context.Context, cmd *cobra.Command, p *config.Process, rollout *config.Rollout) (*chatclient.Tools, error) {
 	cfg, none := c.toolConfig(rollout)
 	if none {
 		return nil, nil //nolint:nilnil // the run has none
@@ -243,7 +243,7 @@ func (c *chatting) openTools(ctx context.Context, cmd *cobra.Command, p *config.
 		return nil, err
 	}
 	c.closers = append(c.closers, end)
-	tools, err := converse.NewTools(cfg)
+	tools, err := chatclient.NewTools(cfg)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -279,21 +279,21 @@ func openSandbox(ctx context.Context, cmd *cobra.Command, p *config.Process, siz
 
 // chatRecord is the answer to one question, for programs.
 type chatRecord struct {
-	Model  string              `json:"model"`
-	Prompt string              `json:"prompt"`
-	Answer string              `json:"answer"`
-	Finish string              `json:"finish"`
-	Turns  int                 `json:"turns"`
-	Calls  []converse.Executed `json:"calls"`
-	Usage  converse.Usage      `json:"usage"`
+	Model  string                `json:"model"`
+	Prompt string                `json:"prompt"`
+	Answer string                `json:"answer"`
+	Finish string                `json:"finish"`
+	Turns  int                   `json:"turns"`
+	Calls  []chatclient.Executed `json:"calls"`
+	Usage  chatclient.Usage      `json:"usage"`
 }
 
 // once answers one question.
-func (c *chatting) once(ctx context.Context, talk *converse.Conversation, out io.Writer) error {
-	printer := converse.NewPrinter(out, colours(out))
+func (c *chatting) once(ctx context.Context, talk *chatclient.Conversation, out io.Writer) error {
+	printer := chatclient.NewPrinter(out, colours(out))
 	show := printer.Show
 	if c.asJSON {
-		show = func(converse.Delta) error { return nil }
+		show = func(chatclient.Delta) error { return nil }
 	}
 	answer, err := talk.Ask(ctx, c.question, show)
 	if err != nil {
@@ -301,23 +301,23 @@ func (c *chatting) once(ctx context.Context, talk *converse.Conversation, out io
 		return err
 	}
 	if c.asJSON {
-		calls := append([]converse.Executed{}, answer.Results...)
+		calls := append([]chatclient.Executed{}, answer.Results...)
 		err = cli.PrintJSON(out, chatRecord{c.client.Model, c.question, answer.Content, answer.Finish, len(answer.Turns), calls, answer.Usage})
 	} else {
 		err = printer.End()
 	}
-	if err == nil && answer.Finish != converse.FinishStop {
-		err = errors.New(converse.Ended(answer.Finish))
+	if err == nil && answer.Finish != chatclient.FinishStop {
+		err = errors.New(chatclient.Ended(answer.Finish))
 	}
 	return err
 }
 
 // talk answers what comes in.
-func (c *chatting) talk(ctx context.Context, talk *converse.Conversation, in io.Reader, out io.Writer) error {
+func (c *chatting) talk(ctx context.Context, talk *chatclient.Conversation, in io.Reader, out io.Writer) error {
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
-	console := converse.Console{In: in, Out: out, Printer: converse.NewPrinter(out, colours(out)), Interrupts: interrupts}
+	console := chatclient.Console{In: in, Out: out, Printer: chatclient.NewPrinter(out, colours(out)), Interrupts: interrupts}
 	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		console.Prompt = "> "
 	}

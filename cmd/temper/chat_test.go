@@ -26,7 +26,7 @@ func TestChatIsInterruptedWhileItOpens(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	cmd := chatCommand()
+	cmd := chatCommand(place())
 	cmd.SetArgs([]string{"--url", server.URL, "--python", python})
 	cmd.SetIn(strings.NewReader(""))
 	cmd.SetOut(io.Discard)

@@ -11,11 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
-	"temper/internal/nomad"
+	"temper/internal/proc/buildinfo"
+	"temper/internal/role"
 	"temper/jobs"
 	"temper/jobs/fleet"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 )
 
@@ -57,7 +58,7 @@ func (f *clusterFlags) open() (*fleet.Fleet, error) {
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	return fleet.New(client, c, buildinfo.Version()), nil
+	return fleet.New(client, c, buildinfo.Build()), nil
 }
 
 // with is a command over an opened cluster.
@@ -94,7 +95,7 @@ with which the service itself asks Nomad: of the policy control, and of the poli
 	var rotate bool
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "make new tokens and certificates in place of those that are there")
 	files := map[string]*string{}
-	for role, what := range map[string]string{fleet.ControlJob: "control workers", jobs.Runs: "the workers of runs"} {
+	for role, what := range map[string]string{role.Control: "control workers", jobs.Runs: "the workers of runs"} {
 		files[role] = cmd.Flags().String(role+"-nomad-token", "", "file with the token of Nomad for "+what)
 	}
 	password := cmd.Flags().String("postgres-password", "", "file with the password of Temporal's account of Postgres")

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
+	"temper/internal/run/runtest"
 	"temper/jobs/nomadtest"
-	"temper/tools/bench/chaos"
 )
 
 // onNomad is a cluster of ours on agents of the test.
@@ -56,7 +56,7 @@ roles:
 func newOnNomad(t *testing.T) *onNomad {
 	t.Helper()
 	agents := nomadtest.Start(t, nomadtest.Options{Root: "../.."})
-	addrs, err := freeport.Addresses(7)
+	addrs, err := proc.Addresses(7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestRunOnNomad(t *testing.T) {
 		}
 		return fmt.Errorf("not yet")
 	})
-	if diff := chaos.Compare(calmTwin(t), contents(t, o.store())); len(diff) > 0 {
+	if diff := runtest.CompareContents(calmTwin(t), contents(t, o.store())); len(diff) > 0 {
 		t.Errorf("the run on Nomad differs: %+v", diff)
 	}
 	trainers[first[0].NodeName].Restart()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"temper/internal/proc/testbin"
 	"temper/jobs/nomadtest"
 )
 
@@ -104,7 +105,10 @@ func (o *onNomad) calls(args ...string) *running {
 			address = value
 		}
 	}
-	return o.launchWith(o.env, "temper", append([]string{"bench", "sandbox", "--api", "client", "--url", address, "--json"}, args...)...)
+	if err := testbin.BuildBench("../..", bin); err != nil {
+		o.t.Fatal(err)
+	}
+	return o.launchWith(o.env, "temper-bench", append([]string{"sandbox", "--api", "client", "--url", address, "--json"}, args...)...)
 }
 
 // loadIsAnswered wants each call answered once and right, and the sandbox small again.

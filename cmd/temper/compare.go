@@ -9,17 +9,16 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/report"
+	"temper/internal/export"
 )
 
-func compareCommand() *cobra.Command {
+func compareCommand(p *config.Process) *cobra.Command {
 	var asCSV, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "compare RUN...",
 		Short: "Compare finished runs: tool errors in correct trajectories, accuracy, length",
 		Args:  cobra.MinimumNArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print the series of all runs as CSV")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the summaries and series of all runs as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -30,7 +29,7 @@ func compareCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var runs []report.Compared
+		var runs []export.Compared
 		for _, id := range args {
 			r, err := compared(cmd.Context(), store, id)
 			if err != nil {
@@ -42,31 +41,31 @@ func compareCommand() *cobra.Command {
 			return cli.PrintJSON(cmd.OutOrStdout(), runs)
 		}
 		if asCSV {
-			return report.CSV(cmd.OutOrStdout(), runs)
+			return export.CSV(cmd.OutOrStdout(), runs)
 		}
-		return report.Compare(cmd.OutOrStdout(), runs)
+		return export.Compare(cmd.OutOrStdout(), runs)
 	}
 	return cmd
 }
 
-func compared(ctx context.Context, store blob.Store, id string) (report.Compared, error) {
+func compared(ctx context.Context, store blob.Store, id string) (export.Compared, error) {
 	r, err := openRun(ctx, store, id)
 	if err != nil {
-		return report.Compared{}, err
+		return export.Compared{}, err
 	}
 	summary, done, err := r.Summary(ctx)
 	if err == nil && !done {
 		err = cli.Usagef("run %q has no summary yet", id)
 	}
 	if err != nil {
-		return report.Compared{}, err
+		return export.Compared{}, err
 	}
 	cfg, err := r.Config(ctx)
 	if err != nil {
-		return report.Compared{}, err
+		return export.Compared{}, err
 	}
 	records, err := r.Records(ctx)
-	return report.Compared{RunID: id, Label: label(cfg), Summary: summary, Records: records}, err
+	return export.Compared{RunID: id, Label: label(cfg), Summary: summary, Records: records}, err
 }
 
 func label(cfg config.Run) string {

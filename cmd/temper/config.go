@@ -15,12 +15,12 @@ import (
 	"temper/internal/run/setup"
 )
 
-func configCommand() *cobra.Command {
+func configCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "Check configurations of runs, and describe their keys", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(configCheckCommand(), configShowCommand(), configSchemaCommand())
+	cmd.AddCommand(configCheckCommand(p), configShowCommand(), configSchemaCommand())
 	return cmd
 }
 
@@ -29,7 +29,7 @@ func overrideFlag(cmd *cobra.Command) *[]string {
 	return cmd.Flags().StringArray("set", nil, "key=value over the configuration; repeatable; relative paths in it count from the working folder")
 }
 
-func configCheckCommand() *cobra.Command {
+func configCheckCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find every mistake that would stop a run, and start nothing",
@@ -39,7 +39,7 @@ the description of model.path, never the weights, and prints what the run would 
 model.run and for data at store:KEY.`,
 		Args: cobra.ExactArgs(1),
 	}
-	set, p := overrideFlag(cmd), cli.ProcessFlags(cmd)
+	set := overrideFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := loadConfig(args[0], *set)
 		if err != nil {

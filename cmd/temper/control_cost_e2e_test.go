@@ -17,13 +17,13 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
+	"temper/internal/inference"
 	"temper/internal/learner"
-	"temper/internal/policy"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
 	"temper/internal/temporalclient"
@@ -61,7 +61,7 @@ func TestControlWorkerAtThePapersSize(t *testing.T) {
 	s := scatter(t)
 	dir := t.TempDir()
 	s.store = "file://" + dir
-	s.role("worker")
+	s.role("control")
 	pid := s.all[len(s.all)-1].cmd.Process.Pid
 	store, err := fileblob.New(dir)
 	if err != nil {
@@ -218,8 +218,8 @@ type knowing struct {
 
 var asked = regexp.MustCompile(`k(\d+)\?`)
 
-// Generate implements policy.Engine.
-func (k *knowing) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
+// Generate implements inference.Engine.
+func (k *knowing) Generate(ctx context.Context, req inference.Request) (inference.Generation, error) {
 	tok := k.run.Format.Tokenizer()
 	answer := "0"
 	if m := asked.FindStringSubmatch(tok.Decode(req.Tokens)); m != nil && rl.Uniform(req.Seed, 1) < 0.6 {
@@ -227,7 +227,7 @@ func (k *knowing) Generate(ctx context.Context, req policy.Request) (policy.Gene
 	}
 	ending := append(tok.EncodeSpecial("<answer>"+answer+"</answer>"), k.run.Format.Stop()[0])
 	word := tok.EncodeSpecial("x")[0]
-	g := policy.Generation{Finish: rl.FinishStop, Version: k.version}
+	g := inference.Generation{Finish: rl.FinishStop, Version: k.version}
 	for range max(0, min(k.length, req.MaxTokens)-len(ending)) {
 		g.Tokens = append(g.Tokens, word)
 	}
@@ -238,16 +238,16 @@ func (k *knowing) Generate(ctx context.Context, req policy.Request) (policy.Gene
 	return g, ctx.Err()
 }
 
-// Release implements policy.Engine.
+// Release implements inference.Engine.
 func (k *knowing) Release(string) {}
 
-// Version implements policy.Engine.
+// Version implements inference.Engine.
 func (k *knowing) Version() int64 { return k.version }
 
-// MaxContext implements policy.Engine.
+// MaxContext implements inference.Engine.
 func (k *knowing) MaxContext() int { return k.run.Config.Model.MaxContext }
 
-// Load implements policy.Loader.
+// Load implements inference.Loader.
 func (k *knowing) Load(_ context.Context, _ blob.Ref, version int64) error {
 	k.version = version
 	return nil

@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"temper/internal/chat"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/openai"
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
-	"temper/internal/testbin"
+	"temper/internal/proc/testbin"
 )
 
 // scriptedModel serves a model that runs a program for each question but "slow?", which it
@@ -41,7 +41,7 @@ func scriptedModel(t *testing.T) (url string) {
 		t.Fatal(err)
 	}
 	end := format.Stop()[0]
-	script := &policytest.Script{Context: 20000, Reply: func(r policy.Request) []int32 {
+	script := &inferencetest.Script{Context: 20000, Reply: func(r inference.Request) []int32 {
 		context := tok.Decode(r.Tokens)
 		at := strings.LastIndex(context, "assistant\n") + len("assistant\n")
 		before := context[:at]

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/internal/converse"
 	"temper/internal/dataset"
+	"temper/internal/openai/chatclient"
 )
 
 func dataCheckCommand() *cobra.Command {
@@ -90,6 +90,6 @@ func describeSurvey(w io.Writer, s *dataset.Survey) error {
 			fmt.Fprintf(out, "  and %d more\n", more)
 		}
 	}
-	_, err := io.WriteString(w, converse.Escape(out.String()))
+	_, err := io.WriteString(w, chatclient.Escape(out.String()))
 	return err
 }

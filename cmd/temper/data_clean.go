@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/internal/dataset/clean"
+	"temper/internal/dataset"
 	"temper/internal/dataset/importer"
 )
 
@@ -31,7 +31,7 @@ temper data import knows.`,
 	f := cmd.Flags()
 	f.StringVarP(&out, "out", "o", "", "file to write")
 	f.StringArrayVar(&against, "against", nil, "file or folder of a benchmark; repeatable")
-	f.IntVar(&words, "words", clean.GramWords, "words in a row that count as an overlap")
+	f.IntVar(&words, "words", dataset.GramWords, "words in a row that count as an overlap")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" || len(against) == 0 {

@@ -12,14 +12,14 @@ import (
 
 	"temper/internal/blob/memblob"
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/cli"
-	"temper/internal/dataset/clean"
+	"temper/internal/dataset"
 	"temper/internal/dataset/importer"
 	"temper/internal/dataset/layout"
 	"temper/internal/env"
+	"temper/internal/reward"
 	"temper/internal/run/setup"
-	"temper/internal/tokenizer"
-	"temper/internal/verify"
 )
 
 // importFlags are the flags of `temper data import`.
@@ -82,12 +82,12 @@ func (f *importFlags) flags(cmd *cobra.Command) {
 	s.StringVar(&f.opts.Source, "source", "", "source of all rows; default is what a row states, else the name of its file")
 	s.StringVar(&f.opts.License, "license", "", "licence of rows that state none; default is that of README.md beside the file")
 	s.StringVar(&f.opts.Env, "env", "math", "environment that judges imported problems: "+strings.Join(env.Names(), ", "))
-	s.StringVar(&f.answers, "answers", string(clean.AnyAnswer), "answers to keep: any, verifiable (formulas, one part), integers (whole numbers, one part)")
+	s.StringVar(&f.answers, "answers", string(dataset.AnyAnswer), "answers to keep: any, verifiable (formulas, one part), integers (whole numbers, one part)")
 	s.IntVar(&f.opts.Rules.MaxDigits, "max-digits", 0, "drop whole numbers with more digits; 0 for no bound")
 	s.BoolVar(&f.opts.KeepDuplicates, "keep-duplicates", false, "keep problems with the same prompt, and dialogues that are the same")
 	s.StringVar(&f.samples, "samples", "", "JSON lines of {prompt, responses}: keep problems whose answer --min-matches of them confirm")
 	s.IntVar(&f.matches, "min-matches", 2, "samples that must confirm an answer")
-	s.StringVar(&f.mode, "verify-mode", string(verify.Released), "how the answer is found in a sample: paper, tag, integer, released")
+	s.StringVar(&f.mode, "verify-mode", string(reward.Released), "how the answer is found in a sample: paper, tag, integer, released")
 	s.StringArrayVar(&f.against, "against", nil, "benchmark in any layout: drop rows that share 8 words in a row with it; repeatable")
 	s.IntVar(&f.opts.MaxPromptChars, "max-prompt-chars", 0, "drop longer prompts; 0 for no bound")
 	s.IntVar(&f.opts.MaxPromptTokens, "max-prompt-tokens", 0, "drop longer prompts, counted by the chat format; of dialogues, the whole; 0 for no bound")
@@ -117,9 +117,9 @@ func (f *importFlags) resolve(ctx context.Context) error {
 	}
 	_, err := env.ByName(f.opts.Env)
 	bad = append(bad, err)
-	f.opts.Rules.Answers = clean.Answers(f.answers)
+	f.opts.Rules.Answers = dataset.Answers(f.answers)
 	switch f.opts.Rules.Answers {
-	case clean.AnyAnswer, clean.Verifiable, clean.Integers:
+	case dataset.AnyAnswer, dataset.Verifiable, dataset.Integers:
 	default:
 		bad = append(bad, fmt.Errorf("--answers is %q, want any, verifiable or integers", f.answers))
 	}
@@ -135,7 +135,7 @@ func (f *importFlags) resolve(ctx context.Context) error {
 // open reads the files that the options name.
 func (f *importFlags) open(ctx context.Context) (err error) {
 	if f.samples != "" {
-		if f.opts.Agreement, err = clean.NewAgreement(f.matches, verify.Mode(f.mode)); err != nil {
+		if f.opts.Agreement, err = dataset.NewAgreement(f.matches, reward.Mode(f.mode)); err != nil {
 			return err
 		}
 		if err := importer.ReadSamples(f.samples, f.opts.Agreement); err != nil {
@@ -145,7 +145,7 @@ func (f *importFlags) open(ctx context.Context) (err error) {
 		f.opts.AgreementOf = fmt.Sprintf("%s %d %s", f.samples, f.matches, f.mode)
 	}
 	if len(f.against) > 0 {
-		if f.opts.Benchmarks, err = readBenchmarks(f.against, clean.GramWords); err != nil {
+		if f.opts.Benchmarks, err = readBenchmarks(f.against, dataset.GramWords); err != nil {
 			return err
 		}
 		files, err := importer.Files(f.against)
@@ -202,8 +202,8 @@ func dataError(cmd *cobra.Command, err error) error {
 }
 
 // readBenchmarks makes an index of the prompts of files in any layout.
-func readBenchmarks(paths []string, words int) (*clean.Index, error) {
-	index, err := clean.NewIndex(words)
+func readBenchmarks(paths []string, words int) (*dataset.Index, error) {
+	index, err := dataset.NewIndex(words)
 	if err != nil {
 		return nil, err
 	}

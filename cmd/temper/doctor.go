@@ -7,31 +7,32 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/internal/doctor"
+	"temper/internal/config"
+	"temper/internal/service"
 )
 
-func doctorCommand() *cobra.Command {
+func doctorCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Tell what this machine and this binary can do, and what is missing",
 		Args:  cobra.NoArgs,
 	}
-	p := cli.ProcessFlags(cmd)
+	cli.PythonFlag(cmd.Flags(), p)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := p.Validate(); err != nil {
 			return err
 		}
-		findings := doctor.Examine(cmd.Context(), p)
-		show := doctor.Print
+		findings := service.Examine(cmd.Context(), p)
+		show := service.Print
 		if asJSON {
-			show = func(out io.Writer, f []doctor.Finding) error { return cli.PrintJSON(out, f) }
+			show = func(out io.Writer, f []service.Finding) error { return cli.PrintJSON(out, f) }
 		}
 		if err := show(cmd.OutOrStdout(), findings); err != nil {
 			return err
 		}
-		if n := doctor.NumMissing(findings); n > 0 {
+		if n := service.NumMissing(findings); n > 0 {
 			return fmt.Errorf("%d finding(s) are missing", n)
 		}
 		return nil

@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"temper/internal/freeport"
-	"temper/internal/testbin"
+	"temper/internal/proc"
+	"temper/internal/proc/testbin"
 )
 
 // The tests of this file start the real binaries, as a person would. The test
@@ -63,7 +63,7 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	addrs, err := freeport.Addresses(3)
+	addrs, err := proc.Addresses(3)
 	if err != nil {
 		t.Fatal(err)
 	}

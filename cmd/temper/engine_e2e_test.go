@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/policy/wire"
-	"temper/tools/bench/chaos"
+	"temper/internal/inference/remote"
+	"temper/internal/run/runtest"
 )
 
 // engine starts an engine of the run "twin" and returns it.
 func (s *scattered) engine(name string, more ...string) *running {
 	s.t.Helper()
-	args := append([]string{"engine", "--run", "twin", "--name", name, "--wait", "2m"}, more...)
+	args := append([]string{"role", "engine", "--run", "twin", "--name", name, "--wait", "2m"}, more...)
 	return (&place{t: s.t}).launch("temper", s.command(args...)...)
 }
 
@@ -41,7 +41,7 @@ func TestEnginesOfOtherProcesses(t *testing.T) {
 	if err := os.WriteFile(token, []byte(engineToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.role("worker")
+	s.role("control")
 	s.role("trainer")
 	rollout := s.role("rollout", "--engines", "registry", "--engine-token-file", token)
 	submit := (&place{t: t}).launch("temper", s.command("run", "submit", "--config", ciConfig, "--run-id", "twin", "--wait")...)
@@ -75,7 +75,7 @@ func TestEnginesOfOtherProcesses(t *testing.T) {
 	noOrphans(t, 5*time.Second)
 	want := calmTwin(t)
 	// The calm run was not paused, which is an event, and counted in those after it.
-	diff := slices.DeleteFunc(chaos.Compare(want, contents(t, s.objects)), func(d chaos.Difference) bool { return strings.HasPrefix(d.Name, "events/") })
+	diff := slices.DeleteFunc(runtest.CompareContents(want, contents(t, s.objects)), func(d runtest.Difference) bool { return strings.HasPrefix(d.Name, "events/") })
 	if len(diff) > 0 {
 		t.Errorf("the run of engines in other processes differs: %+v", diff)
 	}
@@ -94,8 +94,8 @@ const engineToken = "e2e-engine"
 func awaitTokens(t *testing.T, address string, want int64) {
 	t.Helper()
 	for end := time.Now().Add(2 * runTimeout); ; time.Sleep(20 * time.Millisecond) {
-		var st wire.Status
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+wire.PathStatus, nil)
+		var st remote.Status
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+remote.PathStatus, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"temper/workflows"
 )
 
-func evalCommand() *cobra.Command {
+func evalCommand(p *config.Process) *cobra.Command {
 	var version int64
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -32,10 +32,10 @@ sample as it ends, report.md and report.json. The same command goes on where it 
 These names bring the settings of the benchmark: ` + strings.Join(evaluate.SuiteNames(), ", ") + `.`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().Int64Var(&version, "version", 0, "policy version of RUN; default is the newest that the run has published")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	model := newModelEval(cmd)
+	cli.PythonFlag(cmd.Flags(), p)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if model.asked() {
 			if len(args) > 0 || cmd.Flags().Changed("version") {

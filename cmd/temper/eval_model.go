@@ -19,8 +19,8 @@ import (
 	"temper/internal/chat"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/converse"
 	"temper/internal/evaluate"
+	"temper/internal/openai/chatclient"
 	"temper/trainer/hf"
 )
 
@@ -224,10 +224,10 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Proc
 	}
 	c.closers = append(c.closers, end)
 	tools.Executor = executor
-	cfg.NewTools = func(name, fixture string) (*converse.Tools, error) {
+	cfg.NewTools = func(name, fixture string) (*chatclient.Tools, error) {
 		own := tools
 		own.Name, own.Fixture = fmt.Sprintf("%s/%s", tools.Name, name), fixture
-		return converse.NewTools(own)
+		return chatclient.NewTools(own)
 	}
 	if _, err := cfg.NewTools("check", ""); err != nil {
 		return nil, cli.Usage(err)

@@ -34,7 +34,7 @@ func answering(t *testing.T, said string) (url string, asked *atomic.Int64) {
 // evaluation runs temper eval without tools.
 func evaluation(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
-	cmd := evalCommand()
+	cmd := evalCommand(place())
 	var text bytes.Buffer
 	cmd.SetArgs(append([]string{"--no-tools"}, args...))
 	cmd.SetOut(&text)

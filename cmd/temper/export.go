@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/export"
 	"temper/internal/history"
 	"temper/ui"
@@ -22,7 +23,7 @@ import (
 // exportTimeout bounds one request of an export to a server.
 const exportTimeout = 30 * time.Second
 
-func exportCommand() *cobra.Command {
+func exportCommand(p *config.Process) *cobra.Command {
 	var format, out, mlflow, experiment string
 	var from, to int
 	cmd := &cobra.Command{
@@ -38,7 +39,6 @@ func exportCommand() *cobra.Command {
 
 Weights are written by temper run export.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&format, "format", "", "csv, tensorboard, parquet or wandb")
 	flags.StringVarP(&out, "out", "o", "", "the file, or the folder for tensorboard and wandb")

@@ -15,11 +15,10 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/cli"
+	"temper/internal/export"
 	"temper/internal/fault"
 	"temper/internal/history"
-	"temper/internal/report"
 	"temper/internal/run"
-	"temper/internal/screen"
 	"temper/workflows"
 )
 
@@ -146,7 +145,7 @@ type tail struct {
 func newTail(store blob.Store, runID string, out io.Writer) *tail {
 	t := &tail{feed: history.Follow(store, runID), out: out, told: map[string]bool{}, look: func(context.Context) {}}
 	t.progress = t.line
-	if s, ok := out.(*screen.Screen); ok {
+	if s, ok := out.(*cli.Screen); ok {
 		t.progress = s.SetStatus
 	}
 	return t
@@ -178,12 +177,12 @@ func (t *tail) show(entries []history.Entry) {
 		switch {
 		case e.SFT != nil:
 			t.progress(fmt.Sprintf("sft  %d/%d  loss %.3f  %s tok/s",
-				e.SFT.To, e.SFT.Total, e.SFT.Result.Metrics.Loss, report.Count(e.SFT.Result.TokensPerSec)))
+				e.SFT.To, e.SFT.Total, e.SFT.Result.Metrics.Loss, export.Count(e.SFT.Result.TokensPerSec)))
 		case e.Event != nil:
 			t.line(e.Event.Kind + ": " + e.Event.Plain())
 		case e.Step != nil:
 			t.records = append(t.records, *e.Step)
-			t.progress(report.StepLine(*e.Step, report.ETA(t.records)))
+			t.progress(export.StepLine(*e.Step, export.ETA(t.records)))
 		case e.Evaluation != nil:
 			v := e.Evaluation
 			what := fmt.Sprintf("stage %d %s", v.Stage, v.Label)

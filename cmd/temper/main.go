@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
-	"temper/internal/failpoint"
+	"temper/internal/proc/buildinfo"
+	"temper/internal/proc/failpoint"
 )
 
 // program begins each line of an error.
@@ -36,7 +36,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	if err := awaitPlaces(ctx, stderr); err != nil {
 		return cli.Fail(stderr, program, err)
 	}
-	return cli.Execute(ctx, rootCommand(), args, stdout, stderr)
+	return renamed().Execute(ctx, rootCommand(), args, stdout, stderr)
 }
 
 func rootCommand() *cobra.Command {
@@ -48,11 +48,27 @@ func rootCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
+	p := cli.PlaceFlags(root.PersistentFlags())
 	root.AddCommand(
-		upCommand(), runCommand(), evalCommand(), ablateCommand(), verifyCommand(), analyzeCommand(), scheduleCommand(), workerCommand(), trainerCommand(), memberCommand(), rolloutCommand(), engineCommand(),
-		sandboxCommand(), gatewayCommand(), serveCommand(), uiCommand(), reportCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), backendCommand(),
-		benchCommand(), doctorCommand(), storeCommand(), clusterCommand(), queryCommand(), exportCommand(), watchCommand(),
+		upCommand(p), runCommand(p), evalCommand(p), ablateCommand(p), verifyCommand(), analyzeCommand(p), scheduleCommand(p), roleCommand(p), serveCommand(p), reportCommand(p), chatCommand(p),
+		dataCommand(), configCommand(p), modelCommand(), backendCommand(), planCommand(), versionCommand(), doctorCommand(p), storeCommand(p), clusterCommand(), queryCommand(p), exportCommand(p), watchCommand(p),
 	)
+	root.AddCommand(movedCommand("bench", "the instruments are bin/temper-bench: build it with ./task build:bench"))
 	completeRuns(root)
 	return root
+}
+
+// group returns a command that holds others and does nothing by itself.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// movedCommand answers the name of a command that is no longer here.
+func movedCommand(name, answer string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error { return cli.Usagef("%s", answer) },
+	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/testbin"
+	"temper/internal/proc/testbin"
 	"temper/trainer/xla/plugin"
 )
 

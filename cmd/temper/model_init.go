@@ -10,7 +10,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -37,9 +37,9 @@ sqrt(2*layers), norms at one. The same seed gives the same bytes. DIR must be em
 		if err != nil {
 			return cli.Usage(err)
 		}
-		parsed, err := hf.ParseConfig(data)
+		parsed, err := model.ParseConfig(data)
 		if err != nil {
-			return cli.Usage(err)
+			return cli.Usage(fmt.Errorf("%s: %w", config, err))
 		}
 		for _, name := range []string{dtype, parsed.DType, "float32"} {
 			if name != "" {
@@ -54,12 +54,12 @@ sqrt(2*layers), norms at one. The same seed gives the same bytes. DIR must be em
 		if data, err = hf.WithDType(data, d); err != nil {
 			return cli.Usage(err)
 		}
-		weights, err := qwen3.InitialTensors(parsed.Config, seed)
+		weights, err := model.InitialTensors(parsed.Config, seed)
 		if err != nil {
 			return err
 		}
 		layout := hf.Layout{DType: d, Files: map[string][]byte{hf.ConfigFile: data}}
-		if err := hf.Create(args[0], parsed.Config, qwen3.ByName(weights), layout); errors.Is(err, os.ErrExist) {
+		if err := hf.Create(args[0], parsed.Config, model.ByName(weights), layout); errors.Is(err, os.ErrExist) {
 			return cli.Usage(err)
 		} else if err != nil {
 			return err

@@ -13,13 +13,13 @@ import (
 
 	"temper/internal/cli"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // modelReport is what `temper model inspect` found.
 type modelReport struct {
 	Path       string            `json:"path"`
-	Config     qwen3.Config      `json:"config"`
+	Config     model.Config      `json:"config"`
 	Parameters int               `json:"parameters"`
 	Bytes      int64             `json:"bytes"`  // of the weights on disk
 	DTypes     map[string]int64  `json:"dtypes"` // parameters by type
@@ -94,7 +94,7 @@ func (r modelReport) write(out io.Writer) error {
 	if c.TieWordEmbeddings {
 		head = "head tied to the embedding"
 	}
-	row("architecture", "Qwen3, %d layers, hidden %d, intermediate %d, %s", c.NumHiddenLayers, c.HiddenSize, c.IntermediateSize, head)
+	row("architecture", "%s, %d layers, hidden %d, intermediate %d, %s", c.Family().Class, c.NumHiddenLayers, c.HiddenSize, c.IntermediateSize, head)
 	row("attention", "%d query heads, %d key/value heads of %d, rope theta %v", c.NumAttentionHeads, c.NumKeyValueHeads, c.HeadDim, c.RopeTheta)
 	row("vocabulary", "%d ids, at most %d positions", c.VocabSize, c.MaxPositionEmbeddings)
 	row("parameters", "%d in %d bytes", r.Parameters, r.Bytes)

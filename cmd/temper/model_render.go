@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/cli"
-	"temper/internal/tokenizer"
 )
 
 // maxRenderInput is the longest request of `temper model render`, in bytes.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/cli"
-	"temper/internal/tokenizer"
 )
 
 // renderDir is a checkpoint directory with a template and a small tokenizer.

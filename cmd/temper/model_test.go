@@ -78,7 +78,7 @@ func TestModelBadInput(t *testing.T) {
 		"--config is missing":             {"init", "out"},
 		`dtype "int8", want float32 (f32), bfloat16 (bf16) or float16 (f16)`: {"init", "out", "--config", config, "--dtype", "int8"},
 		"the directory is not empty":                                         {"init", tiedModel, "--config", config},
-		"model_type: \"\", want \"qwen3\"":                                   {"init", "out", "--config", filepath.Join(untiedModel, "model.safetensors.index.json")},
+		"model_type: missing":                                                {"init", "out", "--config", filepath.Join(untiedModel, "model.safetensors.index.json")},
 		"--ids: 0 ids, want 1 to 128":                                        {"logits", tiedModel},
 		"--ids: id 64 at position 1 is outside the vocabulary":               {"logits", tiedModel, "--ids", "3,64"},
 		"--ids: 129 ids, want 1 to 128":                                      {"logits", tiedModel, "--ids", strings.Repeat("1,", 128) + "1"},

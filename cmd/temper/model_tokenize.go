@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/chat/tokenizer"
 	"temper/internal/cli"
-	"temper/internal/tokenizer"
 )
 
 // maxTokenizeInput bounds what is read from stdin.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"temper/internal/chat/tokenizer"
 	"temper/internal/cli"
-	"temper/internal/tokenizer"
 )
 
 // tokenize runs `temper model tokenize` with stdin and returns what it writes.
@@ -30,7 +30,7 @@ func tokenize(t *testing.T, stdin string, args ...string) (stdout, stderr string
 // old replaced by change.
 func tokenizerDir(t *testing.T, old, change string) string {
 	t.Helper()
-	data, err := os.ReadFile("../../internal/tokenizer/testdata/qwen_tokenizer.json")
+	data, err := os.ReadFile("../../internal/chat/tokenizer/testdata/qwen_tokenizer.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestRunWithCodeOfItsOwn(t *testing.T) {
 	for _, name := range []string{"book.py", "reward.py"} {
 		writeAll(t, filepath.Join(folder, name), []byte("raise SystemExit('changed')\n"))
 	}
-	for step, service := range []string{"trainer", "sandbox", "worker"} {
+	for step, service := range []string{"trainer", "sandbox", "control"} {
 		up.await(fmt.Sprintf(`^step +%d/`, step+1), runTimeout)
 		up.killService(service)
 	}

@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
-	"temper/internal/nomad"
 	"temper/internal/placement"
-	"temper/internal/placement/operate"
-	"temper/internal/placement/scaling"
+	"temper/internal/proc/buildinfo"
 	"temper/jobs"
 	"temper/jobs/backend"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 	"temper/workers"
 )
@@ -45,8 +44,8 @@ func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.Clus
 	if err != nil {
 		return none, cli.Usage(err)
 	}
-	build := jobs.Build{Cluster: c, Version: buildinfo.Version()}
-	o := workers.ClusterOptions{Backend: backend.New(client, build), Settings: operate.Settings{Rules: scalingRules(build)}, Sandbox: sandbox}
+	build := jobs.Build{Cluster: c, Version: buildinfo.Build()}
+	o := workers.ClusterOptions{Backend: backend.New(client, build), Settings: placement.Settings{Rules: scalingRules(build)}, Sandbox: sandbox}
 	looking, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	nodes, err := o.Backend.Nodes(looking)
@@ -65,13 +64,10 @@ func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.Clus
 }
 
 // scalingRules are those of the roles in placement.scale.
-func scalingRules(b jobs.Build) (out []scaling.Rule) {
-	kinds := map[string]scaling.Kind{"sandbox": scaling.BySlots, "control": scaling.ByBacklog}
-	for _, role := range b.Named() {
-		for _, name := range b.Placement.Scale {
-			if role.Name == name {
-				out = append(out, scaling.Rule{Job: b.ID(name), Group: name, Kind: kinds[name], Least: role.Count, Most: role.Max, DownEvery: b.Placement.Calm})
-			}
+func scalingRules(b jobs.Build) (out []placement.Rule) {
+	for _, r := range b.Named() {
+		if slices.Contains(b.Placement.Scale, r.Name) {
+			out = append(out, placement.Rule{Job: b.ID(r.Name), Group: r.Name, Kind: placement.Kind(r.Job.Load), Least: r.Count, Most: r.Max, DownEvery: b.Placement.Calm})
 		}
 	}
 	return out

@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/internal/config"
+	"temper/internal/export"
 	"temper/internal/query"
-	"temper/internal/report"
 )
 
 // asking is what a person asks of a query.
@@ -22,7 +23,7 @@ type asking struct {
 	tables bool
 }
 
-func queryCommand() *cobra.Command {
+func queryCommand(p *config.Process) *cobra.Command {
 	a := asking{limits: query.DefaultLimits()}
 	cmd := &cobra.Command{
 		Use: "query 'SELECT ...'", Short: "Ask the store in SQL: runs, steps, series, trajectories, tool calls, evaluations, events",
@@ -35,7 +36,6 @@ NaN is NULL. Of two columns with one name the second is called name_2.
   temper query "SELECT step, value FROM series WHERE run = 'demo' AND key = 'actor/entropy'" --format csv`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&a.format, "format", "table", "table, json or csv")
 	flags.DurationVar(&a.limits.Time, "timeout", a.limits.Time, "the query is stopped after this time")
@@ -102,7 +102,7 @@ func writeTable(out io.Writer, r query.Result) error {
 func plain(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, text := range texts {
-		out[i] = report.Visible(text)
+		out[i] = export.Visible(text)
 	}
 	return out
 }

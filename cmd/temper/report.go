@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/history"
+	"temper/internal/proc/buildinfo"
 	"temper/ui"
 )
 
-func reportCommand() *cobra.Command {
+func reportCommand(p *config.Process) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "report RUN... -o DIR", Short: "Write the story of runs as files: one HTML page a run, its series as CSV and for TensorBoard", Args: cobra.MinimumNArgs(1),
@@ -22,7 +23,6 @@ series, and DIR/RUN/events.out.tfevents..., which TensorBoard reads. The page ha
 all stages, tool errors, what Resample-on-Correct kept, evaluations, trajectories good and bad, the time and the
 head of the run's chain.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().StringVarP(&dir, "out", "o", "", "folder of the files; it is made where it is not there")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if dir == "" {

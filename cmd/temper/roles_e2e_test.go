@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/freeport"
-	"temper/tools/bench/chaos"
+	"temper/internal/proc"
+	"temper/internal/run/runtest"
 )
 
 // scattered is a service whose roles are processes of their own, each with a home of
@@ -31,7 +31,7 @@ type scattered struct {
 // scatter starts the servers: Temporal, S3 and a sandbox.
 func scatter(t *testing.T) *scattered {
 	t.Helper()
-	addrs, err := freeport.Addresses(3)
+	addrs, err := proc.Addresses(3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func scatter(t *testing.T) *scattered {
 	for _, server := range []*running{
 		p.launch("temporald", "--db", filepath.Join(t.TempDir(), "temporal.db"), "--port", port, "--ui-port", "0"),
 		p.launch("s3d", "--dir", s3, "--listen", addrs[2], "--bucket", "temper"),
-		p.launch("temper", "sandbox", "--listen", s.sandbox),
+		p.launch("temper", "role", "sandbox", "--listen", s.sandbox),
 	} {
 		server.await(`"ready":true`, 2*time.Minute)
 		s.all = append(s.all, server)
@@ -67,7 +67,7 @@ func (s *scattered) command(args ...string) []string {
 // role starts a role and returns where it answers for its health.
 func (s *scattered) role(args ...string) (address string) {
 	s.t.Helper()
-	r := (&place{t: s.t}).launch("temper", s.command(args...)...)
+	r := (&place{t: s.t}).launch("temper", s.command(append([]string{"role"}, args...)...)...)
 	m := r.await(`^\{"address":"([^"]+)","ready":true,"role":"`+args[0]+`"\}`, time.Minute)
 	s.all = append(s.all, r)
 	return m[1]
@@ -115,11 +115,11 @@ func sampledTokens(t *testing.T, address string) float64 {
 // twin is what `temper up` leaves of the run "twin" when one process trains and samples.
 var twin struct {
 	once sync.Once
-	left chaos.Contents
+	left runtest.Contents
 }
 
 // calmTwin makes that run once for all tests that compare with it.
-func calmTwin(t *testing.T) chaos.Contents {
+func calmTwin(t *testing.T) runtest.Contents {
 	t.Helper()
 	twin.once.Do(func() {
 		calm := newPlace(t)
@@ -138,7 +138,7 @@ func calmTwin(t *testing.T) chaos.Contents {
 func TestEveryRoleAlone(t *testing.T) {
 	s := scatter(t)
 	roles := map[string]string{
-		"worker":    s.role("worker", "--rollout-shards", "2"),
+		"control":   s.role("control", "--rollout-shards", "2"),
 		"trainer":   s.role("trainer"),
 		"rollout 1": s.role("rollout"), "rollout 2": s.role("rollout"),
 	}
@@ -161,7 +161,7 @@ func TestEveryRoleAlone(t *testing.T) {
 	noOrphans(t, 5*time.Second)
 
 	want := calmTwin(t)
-	if diff := chaos.Compare(want, contents(t, s.objects)); len(diff) > 0 {
+	if diff := runtest.CompareContents(want, contents(t, s.objects)); len(diff) > 0 {
 		t.Errorf("the run of scattered roles differs: %+v", diff)
 	}
 	policies, groups := 0, 0
@@ -189,7 +189,7 @@ func TestRolloutWorkersOfUp(t *testing.T) {
 	up.end(0, 2*runTimeout)
 	noOrphans(t, 5*time.Second)
 	want, got := calmTwin(t), contents(t, filepath.Join(p.home, "store"))
-	if diff := chaos.Compare(want, got); len(diff) > 0 {
+	if diff := runtest.CompareContents(want, got); len(diff) > 0 {
 		t.Errorf("the run of two rollout workers differs: %+v", diff)
 	}
 }

@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
 	"temper/internal/history"
+	"temper/internal/run/artifact"
 	"temper/internal/series"
 )
 
@@ -83,7 +83,7 @@ func measureScaling(t *testing.T, n int) scaling {
 	s := scatter(t)
 	dir := t.TempDir()
 	s.store = "file://" + dir
-	s.role("worker", "--rollout-shards", strconv.Itoa(n))
+	s.role("control", "--rollout-shards", strconv.Itoa(n))
 	s.role("trainer")
 	var pids []int
 	t.Setenv("GOMAXPROCS", "1")

@@ -17,26 +17,26 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/export"
 	"temper/internal/fault"
 	"temper/internal/history"
-	"temper/internal/report"
 	"temper/internal/run"
 	"temper/workflows"
 )
 
-func runCommand() *cobra.Command {
+func runCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run", Short: "Submit, list, show and steer runs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(submitCommand(), followCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
-	cmd.AddCommand(forkCommand(), runDuCommand(), runVerifyCommand(), runRolloutsCommand())
-	cmd.AddCommand(steerCommands()...)
-	cmd.AddCommand(runCheckpointsCommand(), runPinCommand(), runUnpinCommand(), runExportCommand(), runRepairCommand())
+	cmd.AddCommand(submitCommand(p), followCommand(p), listCommand(p), showCommand(p), statusCommand(p), compareCommand(p))
+	cmd.AddCommand(forkCommand(p), runDuCommand(p), runVerifyCommand(p), runRolloutsCommand(p))
+	cmd.AddCommand(steerCommands(p)...)
+	cmd.AddCommand(runCheckpointsCommand(p), runPinCommand(p), runUnpinCommand(p), runExportCommand(p), runRepairCommand(p))
 	return cmd
 }
 
-func submitCommand() *cobra.Command {
+func submitCommand(p *config.Process) *cobra.Command {
 	var s submission
 	var begin starting
 	var dry bool
@@ -46,7 +46,6 @@ func submitCommand() *cobra.Command {
 first. With --dry-run that is all: it prints what the run would be, asks no server and leaves nothing behind.`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	s.flags(cmd, "config")
 	cmd.Flags().StringVar(&s.from, "from", "", "start from a policy of another run, RUN or RUN@POLICY (default: its newest), with its tokenizer and without SFT")
 	begin.flags(cmd)
@@ -90,12 +89,11 @@ func checkPriority(n int) error {
 	return nil
 }
 
-func followCommand() *cobra.Command {
+func followCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "follow RUN", Short: "Show the progress of a run to its end; the path of summary.json is printed last",
 		Args: cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := history.CheckRunID(args[0]); err != nil {
 			return cli.Usage(err)
@@ -141,18 +139,17 @@ func finish(ctx context.Context, store blob.Store, page, runID string, out io.Wr
 
 func printSummary(out io.Writer, r *history.Run, s run.Summary, page string) error {
 	fmt.Fprintln(out)
-	if err := report.Summary(out, s, report.Links{RunDir: r.Dir(), SummaryPath: r.SummaryPath(), WebUI: page}); err != nil {
+	if err := export.Summary(out, s, export.Links{RunDir: r.Dir(), SummaryPath: r.SummaryPath(), WebUI: page}); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(out, r.SummaryPath())
 	return err
 }
 
-func showCommand() *cobra.Command {
+func showCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	step := 0
 	cmd := &cobra.Command{Use: "show RUN", Short: "Show a run: its steps and its tables", Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the step records as JSON lines")
 	cmd.Flags().IntVar(&step, "step", 0, "show where the time of this step went instead: who was waited for, and what was busy")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -171,7 +168,7 @@ func showCommand() *cobra.Command {
 			return printLines(cmd.OutOrStdout(), records)
 		}
 		for i, record := range records {
-			fmt.Fprintln(cmd.OutOrStdout(), report.StepLine(record, report.ETA(records[:i+1])))
+			fmt.Fprintln(cmd.OutOrStdout(), export.StepLine(record, export.ETA(records[:i+1])))
 		}
 		s, ok, err := r.Summary(cmd.Context())
 		if err == nil && ok {
@@ -194,7 +191,7 @@ func showStep(out io.Writer, runID string, records []run.StepRecord, step int, a
 	if asJSON {
 		return printLines(out, records[at:at+1])
 	}
-	return report.StepTime(out, records[at])
+	return export.StepTime(out, records[at])
 }
 
 // printLines prints each value as a line of JSON.

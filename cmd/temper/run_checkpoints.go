@@ -16,12 +16,11 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-func runCheckpointsCommand() *cobra.Command {
+func runCheckpointsCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "checkpoints RUN", Short: "List the checkpoints of a run, their size and why they are kept", Args: cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := findRun(cmd.Context(), p, args[0])
@@ -57,10 +56,9 @@ func printCheckpoints(out io.Writer, sft int, checkpoints []history.Checkpoint) 
 	return t.Flush()
 }
 
-func runPinCommand() *cobra.Command {
+func runPinCommand(p *config.Process) *cobra.Command {
 	var step, reason string
 	cmd := &cobra.Command{Use: "pin RUN --step N", Short: "Keep a checkpoint until it is unpinned", Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().StringVar(&step, "step", "", "the step of the checkpoint; 0 or sft is the one after SFT")
 	cmd.Flags().StringVar(&reason, "reason", "by an operator", "shown by temper run checkpoints")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -71,10 +69,9 @@ func runPinCommand() *cobra.Command {
 	return cmd
 }
 
-func runUnpinCommand() *cobra.Command {
+func runUnpinCommand(p *config.Process) *cobra.Command {
 	var step string
 	cmd := &cobra.Command{Use: "unpin RUN --step N", Short: "Let a pinned checkpoint go", Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().StringVar(&step, "step", "", "the step of the checkpoint; 0 or sft is the one after SFT")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return onCheckpoint(cmd, p, args[0], step, func(store blob.Store, prefix string, cursor int) error {

@@ -12,13 +12,13 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"temper/activities"
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
 	"temper/internal/cli"
 	"temper/internal/history"
 	"temper/internal/learner"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/trainer"
 )
 

@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/history"
 )
 
-func runDuCommand() *cobra.Command {
+func runDuCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "du RUN", Short: "Add up the bytes of a run in the store by kind, and for a step", Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := findRun(cmd.Context(), p, args[0])

@@ -16,10 +16,11 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/run"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -30,7 +31,7 @@ type exporting struct {
 	best, last, adapter     bool
 }
 
-func runExportCommand() *cobra.Command {
+func runExportCommand(p *config.Process) *cobra.Command {
 	e := exporting{}
 	cmd := &cobra.Command{
 		Use: "export RUN DIR", Short: "Write a checkpoint or a policy of a run as a Hugging Face directory",
@@ -39,7 +40,6 @@ temper model how the run prompts, samples and stops. DIR must be empty or absent
 not at all. Without a choice it is the newest checkpoint.`,
 		Args: cobra.ExactArgs(2),
 	}
-	p := cli.ProcessFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&e.step, "step", "", "the checkpoint of this step; 0 or sft is the one after SFT")
 	flags.Int64Var(&e.policy, "policy", 0, "this published policy instead of a checkpoint")
@@ -84,7 +84,7 @@ func (e *exporting) export(ctx context.Context, store blob.Store, dtype safetens
 	if err != nil {
 		return err
 	}
-	err = hf.Create(e.dir, policy.Model, qwen3.ByName(policy.Weights), hf.Layout{DType: dtype, Files: files})
+	err = hf.Create(e.dir, policy.Model, model.ByName(policy.Weights), hf.Layout{DType: dtype, Files: files})
 	if errors.Is(err, os.ErrExist) {
 		return cli.Usage(err)
 	}
@@ -173,11 +173,11 @@ func (e *exporting) exportAdapter(ctx context.Context, store blob.Store, dtype s
 	if err != nil {
 		return usersError(err)
 	}
-	model, weights, err := checkpoint.LoadModel(ctx, store, manifest)
+	network, weights, err := checkpoint.LoadModel(ctx, store, manifest)
 	if err != nil {
 		return usersError(err)
 	}
-	if len(model.Adapters()) == 0 {
+	if len(network.Adapters()) == 0 {
 		return cli.Usagef("--adapter: run %s trains its weights themselves: it has no trainer.lora", e.runID)
 	}
 	plan, ok, err := run.StoredPlan(ctx, store, e.runID)
@@ -192,14 +192,14 @@ func (e *exporting) exportAdapter(ctx context.Context, store blob.Store, dtype s
 		return err
 	}
 	base := cmp.Or(loaded.Config.Model.Path, loaded.Config.Model.Run)
-	err = hf.CreateAdapter(e.dir, model, base, qwen3.ByName(weights), dtype)
+	err = hf.CreateAdapter(e.dir, network, base, model.ByName(weights), dtype)
 	if errors.Is(err, os.ErrExist) {
 		return cli.Usage(err)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: adapters of rank %d of step %d of run %s in %s, for %s\n", e.dir, model.LoRA.Rank, step, e.runID, hf.TorchName(dtype), base)
+	_, err = fmt.Fprintf(out, "%s: adapters of rank %d of step %d of run %s in %s, for %s\n", e.dir, network.LoRA.Rank, step, e.runID, hf.TorchName(dtype), base)
 	return err
 }
 

@@ -30,7 +30,7 @@ type forking struct {
 	starting
 }
 
-func forkCommand() *cobra.Command {
+func forkCommand(p *config.Process) *cobra.Command {
 	var f forking
 	cmd := &cobra.Command{
 		Use: "fork RUN (--step N | --best | --last)", Short: "Start a run from a checkpoint of another, with changed configuration",
@@ -39,7 +39,6 @@ func forkCommand() *cobra.Command {
 			"Everything may change but the model, its tokenizer, the supervised stage and the stages that have begun. Without a change it makes the same steps, bit for bit.",
 		Args: cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&f.step, "step", 0, "fork behind this step; it must have a checkpoint; 0 is the policy after SFT")
 	flags.BoolVar(&f.best, "best", false, "fork the checkpoint with the highest reward of the step after it")

@@ -15,21 +15,20 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/export"
 	"temper/internal/history"
-	"temper/internal/report"
 	"temper/internal/run"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
 
-func listCommand() *cobra.Command {
+func listCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the runs of the store, and of the server where one is there", Args: cobra.NoArgs,
 		Long: "List the runs of the store, and of the server where one is there.\n\n" +
 			"A run that has not ended has the state that the server tells, and is lost where the server does not have it.\n" +
 			"Without a server its state is the last one in the store, with the reason of a pause, a stop or a failure.",
 	}
-	p := cli.ProcessFlags(cmd)
 	var asJSON bool
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -67,11 +66,11 @@ func printRuns(out io.Writer, rows []run.CatalogEntry) error {
 			steps, seed = fmt.Sprintf("%d/%d", r.Step, r.NumSteps), fmt.Sprint(r.Seed)
 		}
 		if r.Reward != nil {
-			reward = report.Number(r.Reward, 3)
+			reward = export.Number(r.Reward, 3)
 		}
 		var notes []string
 		for _, s := range r.Stages {
-			notes = append(notes, fmt.Sprintf("%s %s -> %s", s.Name, cmp.Or(report.Number(s.Before, 2), "-"), cmp.Or(report.Number(s.After, 2), "-")))
+			notes = append(notes, fmt.Sprintf("%s %s -> %s", s.Name, cmp.Or(export.Number(s.Before, 2), "-"), cmp.Or(export.Number(s.After, 2), "-")))
 		}
 		if r.Reason != "" {
 			notes = append(notes, oneLine(r.Reason, maxReason))

@@ -12,7 +12,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/remake"
+	"temper/internal/run/replay"
 	"temper/internal/service"
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
@@ -49,7 +49,7 @@ func (f *remakeFlags) check() error {
 	if len(f.steps) > 0 && f.sample != "" {
 		return cli.Usagef("give --step or --sample, not both")
 	}
-	if _, err := remake.ParseSteps(f.steps); err != nil {
+	if _, err := replay.ParseSteps(f.steps); err != nil {
 		return cli.Usagef("--step: %w", err)
 	}
 	if f.concurrent < 1 {
@@ -58,7 +58,7 @@ func (f *remakeFlags) check() error {
 	if f.sample == "" {
 		return nil
 	}
-	if _, err := remake.ParseShare(f.sample); err != nil {
+	if _, err := replay.ParseShare(f.sample); err != nil {
 		return cli.Usagef("--sample: %w", err)
 	}
 	return nil
@@ -67,21 +67,21 @@ func (f *remakeFlags) check() error {
 // choose names the steps.
 func (f *remakeFlags) choose(ctx context.Context, store blob.Store, runID string) ([]int, error) {
 	if f.sample == "" {
-		return remake.ParseSteps(f.steps)
+		return replay.ParseSteps(f.steps)
 	}
-	made, err := remake.Made(ctx, store, runID)
+	made, err := replay.Made(ctx, store, runID)
 	if err == nil && len(made) == 0 {
 		err = cli.Usagef("run %s has not made a step yet", runID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	share, err := remake.ParseShare(f.sample)
-	return remake.Sample(made, share, f.seed), err
+	share, err := replay.ParseShare(f.sample)
+	return replay.Sample(made, share, f.seed), err
 }
 
 // verify makes the steps again, one after another, and prints what comes of each.
-func (f *remakeFlags) verify(cmd *cobra.Command, store blob.Store, runID string) ([]remake.Report, error) {
+func (f *remakeFlags) verify(cmd *cobra.Command, store blob.Store, runID string) ([]replay.Report, error) {
 	if len(f.steps) == 0 && f.sample == "" {
 		return nil, nil
 	}
@@ -94,7 +94,7 @@ func (f *remakeFlags) verify(cmd *cobra.Command, store blob.Store, runID string)
 		return nil, err
 	}
 	defer stop()
-	var out []remake.Report
+	var out []replay.Report
 	for _, step := range steps {
 		report, err := bench.Step(cmd.Context(), runID, step)
 		if _, damaged := blob.DamagedRef(err); damaged {
@@ -109,7 +109,7 @@ func (f *remakeFlags) verify(cmd *cobra.Command, store blob.Store, runID string)
 }
 
 // damagedSteps is the error of steps that did not come out as they are stored.
-func damagedSteps(reports []remake.Report) error {
+func damagedSteps(reports []replay.Report) error {
 	n, objects := 0, 0
 	for i := range reports {
 		if d := len(reports[i].Damaged()); d > 0 {
@@ -124,7 +124,7 @@ func damagedSteps(reports []remake.Report) error {
 }
 
 // bench is what makes steps of a store again.
-func (f *remakeFlags) bench(cmd *cobra.Command, store blob.Store) (*remake.Bench, func(), error) {
+func (f *remakeFlags) bench(cmd *cobra.Command, store blob.Store) (*replay.Bench, func(), error) {
 	executor, stop, err := f.openSandbox(cmd.Context(), cmd.Flags().Changed("sandbox"))
 	if err != nil {
 		return nil, nil, err
@@ -175,8 +175,8 @@ func (f *remakeFlags) namedSandbox(ctx context.Context) (*httpapi.Client, error)
 }
 
 // printRemade prints what a step made again came to. It lists what is not equal.
-func printRemade(out io.Writer, r remake.Report) {
-	counts := map[remake.Verdict]int{}
+func printRemade(out io.Writer, r replay.Report) {
+	counts := map[replay.Verdict]int{}
 	for _, o := range r.Objects {
 		counts[o.Verdict]++
 	}
@@ -184,10 +184,10 @@ func printRemade(out io.Writer, r remake.Report) {
 	if r.Checkpoint >= 0 {
 		from = fmt.Sprintf("from the checkpoint of step %d", r.Checkpoint)
 	}
-	fmt.Fprintf(out, "step %d: %d of %d objects are equal; made in %s (%s by the run), after %s of loading %s\n", r.Step, counts[remake.Equal], len(r.Objects),
+	fmt.Fprintf(out, "step %d: %d of %d objects are equal; made in %s (%s by the run), after %s of loading %s\n", r.Step, counts[replay.Equal], len(r.Objects),
 		seconds(r.Took), seconds(r.Original), seconds(r.Prepared), from)
 	for _, o := range r.Objects {
-		if o.Verdict != remake.Equal {
+		if o.Verdict != replay.Equal {
 			fmt.Fprintf(out, "  %-8s %s: %s\n", o.Verdict, o.Key, o.Note)
 		}
 	}

@@ -10,24 +10,25 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/cli"
-	"temper/internal/proof"
-	"temper/internal/remake"
+	"temper/internal/config"
+	"temper/internal/run/chain"
+	"temper/internal/run/replay"
 )
 
 // repairing is what a repair came to.
 type repairing struct {
 	// Objects are those that were damaged or missing.
-	Objects []remake.Repaired `json:"objects"`
+	Objects []replay.Repaired `json:"objects"`
 }
 
-func runRepairCommand() *cobra.Command {
+func runRepairCommand(p *config.Process) *cobra.Command {
 	var dry, asJSON bool
 	var f remakeFlags
 	cmd := &cobra.Command{
 		Use: "repair RUN", Short: "Make again what is damaged or missing of a run, and put back what comes out with the recorded bytes", Args: cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	f.addMeans(cmd, p)
+	cli.PythonFlag(cmd.Flags(), p)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "make the objects again, and put none of them back")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -81,13 +82,13 @@ func (f *remakeFlags) repair(cmd *cobra.Command, store blob.Store, runID string,
 // damagedRefs are the objects of a run that are not as its chain says, except those
 // that are known; they are known from then on.
 func damagedRefs(ctx context.Context, store blob.Store, runID string, known map[string]bool) ([]blob.Ref, error) {
-	report, err := proof.Verify(ctx, store, runID, proof.Options{All: true})
+	report, err := chain.Verify(ctx, store, runID, chain.Options{All: true})
 	if err != nil {
 		return nil, err
 	}
 	var out []blob.Ref
 	for _, d := range report.Damage {
-		if known[d.Key] || d.Problem != proof.Damaged && d.Problem != proof.Missing {
+		if known[d.Key] || d.Problem != chain.Damaged && d.Problem != chain.Missing {
 			continue
 		}
 		known[d.Key] = true

@@ -7,18 +7,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/internal/config"
 	"temper/internal/history"
-	"temper/internal/record"
+	"temper/internal/run/record"
 )
 
-func runRolloutsCommand() *cobra.Command {
+func runRolloutsCommand(p *config.Process) *cobra.Command {
 	var step int
 	var problem string
 	cmd := &cobra.Command{
 		Use: "rollouts RUN --step N", Short: "Print the trajectories of a step as JSON, one a line, in whichever form they are stored",
 		Args: cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().IntVar(&step, "step", 0, "the step")
 	cmd.Flags().StringVar(&problem, "problem", "", "only those of this problem")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

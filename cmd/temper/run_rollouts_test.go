@@ -9,7 +9,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
 	"temper/internal/cli"
-	"temper/internal/record"
+	"temper/internal/run/record"
 	"temper/internal/run/runtest"
 )
 

@@ -12,17 +12,16 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/export"
 	"temper/internal/fault"
 	"temper/internal/history"
-	"temper/internal/report"
 	"temper/internal/run"
 	"temper/workflows"
 )
 
-func statusCommand() *cobra.Command {
+func statusCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "status RUN", Short: "Ask a run for its status", Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole answer as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		status, err := statusOf(cmd.Context(), p, args[0])
@@ -152,7 +151,7 @@ func writeStatus(out io.Writer, s workflows.RunStatus) error {
 	for _, g := range s.Stages {
 		text := fmt.Sprintf("%d steps", g.Steps)
 		if g.Before != nil && g.After != nil {
-			text += fmt.Sprintf(", accuracy %s -> %s", report.Number(&g.Before.Accuracy, 2), report.Number(&g.After.Accuracy, 2))
+			text += fmt.Sprintf(", accuracy %s -> %s", export.Number(&g.Before.Accuracy, 2), export.Number(&g.After.Accuracy, 2))
 		}
 		if g.Note != "" {
 			text += ", " + g.Note

@@ -10,7 +10,6 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
 	"temper/internal/blob/memblob"
-	"temper/internal/cli"
 	"temper/internal/history"
 	"temper/internal/run"
 	"temper/internal/run/setup"
@@ -141,7 +140,7 @@ func TestAFailedRunSaysWhy(t *testing.T) {
 // TestEvaluatesTheNewestPolicy that is published, whether or not the run has ended.
 func TestEvaluatesTheNewestPolicy(t *testing.T) {
 	dir := savedRun(t)
-	p := cli.ProcessFlags(runCommand())
+	p := place()
 	p.Store = "file://" + dir
 	input := func(version int64, asked bool) workflows.EvaluateRunInput {
 		t.Helper()

@@ -17,9 +17,9 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/freeze"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/temporalclient"
 	"temper/workflows"
 )
 
@@ -113,21 +113,20 @@ func checkRestart(s *steering) error {
 	return nil
 }
 
-func steerCommands() []*cobra.Command {
+func steerCommands(p *config.Process) []*cobra.Command {
 	var out []*cobra.Command
 	for _, s := range steers() {
-		out = append(out, steerCommand(s))
+		out = append(out, steerCommand(p, s))
 	}
 	return out
 }
 
-func steerCommand(about steer) *cobra.Command {
+func steerCommand(p *config.Process, about steer) *cobra.Command {
 	var s steering
 	cmd := &cobra.Command{Use: cmp.Or(about.use, about.name) + " RUN", Short: about.short, Args: cobra.ExactArgs(1)}
 	if about.long != "" {
 		cmd.Long = about.short + ".\n\n" + about.long
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().StringVar(&s.Reason, "reason", "", "shown in the status and the event log")
 	cmd.Flags().StringVar(&s.By, "by", operator(), "who gives the command; shown beside the reason")
 	cmd.Flags().BoolVar(&s.asJSON, "json", false, `print {"run_id": ..., "answer": ...}`)
@@ -186,7 +185,7 @@ func (s *steering) give(ctx context.Context, c client.Client, p *config.Process,
 	if name != workflows.CommandResume {
 		return workflows.Send(ctx, c, runID, name, s.Command)
 	}
-	lifted, err := freeze.Lift(ctx, c, p.Namespace, runID, s.By, s.Reason)
+	lifted, err := temporalclient.Lift(ctx, c, p.Namespace, runID, s.By, s.Reason)
 	if err != nil {
 		return "", err
 	}

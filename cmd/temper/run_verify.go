@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/internal/proof"
-	"temper/internal/remake"
+	"temper/internal/config"
+	"temper/internal/run/chain"
+	"temper/internal/run/replay"
 )
 
-func runVerifyCommand() *cobra.Command {
+func runVerifyCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
-	var o proof.Options
+	var o chain.Options
 	var f remakeFlags
 	cmd := &cobra.Command{
 		Use: "verify RUN", Short: "Check the chain of a run: each manifest, and what the manifests name; temper store verify reads every byte", Args: cobra.ExactArgs(1),
@@ -33,8 +34,8 @@ from the same seed, learns from the nearest checkpoint on, and compares every ob
 Nothing of the run is written. It starts a sandbox of its own unless --sandbox names
 one.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	f.add(cmd, p)
+	cli.PythonFlag(cmd.Flags(), p)
 	cmd.Flags().StringVar(&o.Head, "head", "", "a link or a seal that the chain must have, or its first 8 digits or more")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -48,8 +49,8 @@ one.`,
 		if err != nil {
 			return err
 		}
-		o.CanRemake = func(key string) bool { return remake.CanRemake(r.ID(), key) }
-		found, err := proof.Verify(cmd.Context(), r.Store(), r.ID(), o)
+		o.CanRemake = func(key string) bool { return replay.CanRemake(r.ID(), key) }
+		found, err := chain.Verify(cmd.Context(), r.Store(), r.ID(), o)
 		if err != nil {
 			return err
 		}
@@ -67,11 +68,11 @@ one.`,
 
 // printVerdicts prints what was found of a chain, and of the steps that were made
 // again.
-func printVerdicts(out io.Writer, found proof.Report, steps []remake.Report, asJSON bool) error {
+func printVerdicts(out io.Writer, found chain.Report, steps []replay.Report, asJSON bool) error {
 	if asJSON {
 		return cli.PrintJSON(out, struct {
-			proof.Report
-			Remade []remake.Report `json:"remade,omitempty"`
+			chain.Report
+			Remade []replay.Report `json:"remade,omitempty"`
 		}{found, steps})
 	}
 	if err := printProof(out, found); err != nil {
@@ -84,12 +85,10 @@ func printVerdicts(out io.Writer, found proof.Report, steps []remake.Report, asJ
 }
 
 // proofError is the error of a run that is not what its chain says.
-func proofError(r proof.Report) error {
+func proofError(r chain.Report) error {
 	switch {
 	case len(r.Damage) > 0:
 		return fmt.Errorf("run %s: %d objects are not what the chain says", r.RunID, len(r.Damage))
-	case r.Manifests == 0 && r.Unchained > 0:
-		return fmt.Errorf("run %s has no chain: an older program made its %d steps; when the run goes on, its chain begins", r.RunID, r.Unchained)
 	case r.Manifests == 0:
 		return fmt.Errorf("run %s has no chain yet: it begins with the first step", r.RunID)
 	default:
@@ -101,7 +100,7 @@ func proofError(r proof.Report) error {
 const maxRemarks = 10
 
 // printProof prints what was found, one object a line.
-func printProof(out io.Writer, r proof.Report) error {
+func printProof(out io.Writer, r chain.Report) error {
 	var b strings.Builder
 	state := "goes on, or ended without a summary"
 	if r.Ended {
@@ -109,9 +108,6 @@ func printProof(out io.Writer, r proof.Report) error {
 	}
 	fmt.Fprintf(&b, "run %s (%s): %d steps (%d to %d), %d manifests, %d objects, %.1f MB read; %d damaged\n",
 		r.RunID, state, r.Steps, r.First, r.Last, r.Manifests, r.Objects, float64(r.Bytes)/1e6, len(r.Damage))
-	if r.Unchained > 0 {
-		fmt.Fprintf(&b, "%d steps have no manifest: an older program made them\n", r.Unchained)
-	}
 	if r.Deleted > 0 {
 		fmt.Fprintf(&b, "%d objects were deleted by retention, as the chain says\n", r.Deleted)
 	}

@@ -11,7 +11,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
 	"temper/internal/cli"
-	"temper/internal/proof"
+	"temper/internal/run/chain"
 	"temper/internal/run/runtest"
 )
 
@@ -30,7 +30,7 @@ func TestRunVerify(t *testing.T) {
 	for key, data := range runtest.Dump(t, h.Store) {
 		runtest.Put(t, store, key, data)
 	}
-	var report proof.Report
+	var report chain.Report
 	if err := json.Unmarshal([]byte(output(t, "run", "verify", "demo", "--json")), &report); err != nil || !report.Ended || report.Steps != 1 {
 		t.Errorf("%+v (%v)", report, err)
 	}

@@ -11,18 +11,18 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
-	"temper/internal/freeport"
-	"temper/tools/bench/chaos"
+	"temper/internal/proc"
+	"temper/internal/run/artifact"
+	"temper/internal/run/runtest"
 )
 
 // TestRunOnS3 makes the pipeline's run on an S3 server that dies in the middle
 // of it, and wants the objects of a run on files, byte for byte.
 func TestRunOnS3(t *testing.T) {
 	p := newPlace(t)
-	addrs, err := freeport.Addresses(1)
+	addrs, err := proc.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestRunOnS3(t *testing.T) {
 	calm.start(args...).end(0, runTimeout)
 	// The server keeps objects as files under their keys.
 	want, got := filepath.Join(calm.home, "store"), filepath.Join(p.home, "s3/buckets/temper")
-	if diff := chaos.Compare(contents(t, want), contents(t, got)); len(diff) > 0 {
+	if diff := runtest.CompareContents(contents(t, want), contents(t, got)); len(diff) > 0 {
 		t.Errorf("the run on S3 differs from the one on files: %+v", diff)
 	}
 	if out := p.temper(1, "run", "show", "twin", "--store", store); !strings.Contains(out, "unavailable") {
@@ -52,14 +52,14 @@ func TestRunOnS3(t *testing.T) {
 }
 
 // contents is what the run left in a folder of objects.
-func contents(t *testing.T, dir string) chaos.Contents {
+func contents(t *testing.T, dir string) runtest.Contents {
 	t.Helper()
 	store, err := fileblob.New(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	c, err := chaos.Read(t.Context(), store, artifact.Layout{RunID: "twin"})
+	c, err := runtest.ReadContents(t.Context(), store, artifact.Layout{RunID: "twin"})
 	if err != nil || len(c) < 50 {
 		t.Fatalf("%d objects in %s (%v)", len(c), dir, err)
 	}

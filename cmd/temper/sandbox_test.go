@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/spf13/cobra"
 )
 
 // TestSandboxFlagsAreDescribed holds docs/sandbox.md to the flags that there are.
@@ -15,8 +13,13 @@ func TestSandboxFlagsAreDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, cmd := range []*cobra.Command{sandboxCommand(), gatewayCommand()} {
-		flags := regexp.MustCompile(`(?m)^ +--([a-z-]+)`).FindAllStringSubmatch(cmd.UsageString(), -1)
+	roles := roleCommand(place())
+	for _, name := range []string{roleSandbox, roleGateway} {
+		cmd, _, err := roles.Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		flags := regexp.MustCompile(`(?m)^ +(?:-h, )?--([a-z-]+)`).FindAllStringSubmatch(cmd.UsageString(), -1)
 		if len(flags) < 8 {
 			t.Errorf("%s: found only the flags %q", cmd.Name(), flags)
 		}

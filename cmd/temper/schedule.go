@@ -17,31 +17,31 @@ import (
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/cron"
-	"temper/internal/promotion"
-	"temper/internal/retrain"
-	"temper/internal/schedule"
+	"temper/internal/rules"
+	"temper/internal/run/retrain"
+	"temper/internal/temporalclient"
 	"temper/workflows"
 )
 
-func scheduleCommand() *cobra.Command {
+func scheduleCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "schedule", Short: "Re-train on new problems at set times", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(scheduleCreateCommand(), scheduleListCommand(), scheduleShowCommand())
-	pause := scheduleAction("pause", "Start no further re-training; one that is going on goes on",
+	cmd.AddCommand(scheduleCreateCommand(p), scheduleListCommand(p), scheduleShowCommand(p))
+	pause := scheduleAction(p, "pause", "Start no further re-training; one that is going on goes on",
 		func(ctx context.Context, h client.ScheduleHandle, note string) error {
 			return h.Pause(ctx, client.SchedulePauseOptions{Note: note})
 		})
-	resume := scheduleAction("resume", "Let a paused schedule go on",
+	resume := scheduleAction(p, "resume", "Let a paused schedule go on",
 		func(ctx context.Context, h client.ScheduleHandle, note string) error {
 			return h.Unpause(ctx, client.ScheduleUnpauseOptions{Note: note})
 		})
-	trigger := scheduleAction("trigger", "Re-train now, unless a re-training is going on (overlap policy)",
+	trigger := scheduleAction(p, "trigger", "Re-train now, unless a re-training is going on (overlap policy)",
 		func(ctx context.Context, h client.ScheduleHandle, _ string) error {
 			return h.Trigger(ctx, client.ScheduleTriggerOptions{})
 		})
-	remove := scheduleAction("delete", "Delete a schedule; its runs, its last good policy and a re-training that is going on stay",
+	remove := scheduleAction(p, "delete", "Delete a schedule; its runs, its last good policy and a re-training that is going on stay",
 		func(ctx context.Context, h client.ScheduleHandle, _ string) error { return h.Delete(ctx) })
 	cmd.AddCommand(pause, resume, trigger, remove)
 	return cmd
@@ -54,7 +54,7 @@ type scheduleOrder struct {
 	spec       workflows.ScheduleSpec
 }
 
-func scheduleCreateCommand() *cobra.Command {
+func scheduleCreateCommand(p *config.Process) *cobra.Command {
 	var o scheduleOrder
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -62,13 +62,12 @@ func scheduleCreateCommand() *cobra.Command {
 		Short: "Make a schedule of re-trainings: warm start from the last good policy, publish behind a gate",
 		Args:  cobra.ExactArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", "", "base recipe (YAML), read again by each re-training")
 	f.StringArrayVar(&o.set, "set", nil, "key=value over the recipe; repeatable")
 	f.StringArrayVar(&o.data, "data", nil, "problems: a JSONL file, a folder, a glob or store:PREFIX; repeatable")
 	f.StringArrayVar(&o.spec.Retrain.Stages, "stage", nil, "stage of the recipe that takes the data; repeatable; default is all")
-	f.StringArrayVar(&o.spec.Retrain.Gate, "gate", nil, "rule that a policy has to pass, such as accuracy>=+0.01 (against the last good policy), accuracy>=-0.02, STAGE/accuracy>=0.5, tool_error_rate<=0.1; repeatable; default "+promotion.DefaultRule)
+	f.StringArrayVar(&o.spec.Retrain.Gate, "gate", nil, "rule that a policy has to pass, such as accuracy>=+0.01 (against the last good policy), accuracy>=-0.02, STAGE/accuracy>=0.5, tool_error_rate<=0.1; repeatable; default "+rules.DefaultRule)
 	f.StringArrayVar(&o.spec.Cron, "cron", nil, "when: a cron line, UTC unless it begins with CRON_TZ=Area/City; repeatable")
 	f.DurationVar(&o.spec.Every, "every", 0, "when: an interval, for example 6h")
 	f.StringVar(&o.spec.Overlap, "overlap", workflows.Overlaps()[0], "when a re-training is due while another one is going on: "+strings.Join(workflows.Overlaps(), ", "))
@@ -96,7 +95,7 @@ func scheduleCreateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		v, err := schedule.DescribeWhole(cmd.Context(), store, found)
+		v, err := temporalclient.DescribeWhole(cmd.Context(), store, found)
 		if err != nil {
 			return err
 		}
@@ -143,10 +142,9 @@ func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 }
 
 // scheduleAction is a command that takes the id of a schedule.
-func scheduleAction(name, short string, act func(context.Context, client.ScheduleHandle, string) error) *cobra.Command {
+func scheduleAction(p *config.Process, name, short string, act func(context.Context, client.ScheduleHandle, string) error) *cobra.Command {
 	var note string
 	cmd := &cobra.Command{Use: name + " ID", Short: short, Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	if name == "pause" || name == "resume" {
 		cmd.Flags().StringVar(&note, "note", "", "shown in the web UI and by temper schedule show")
 	}
@@ -190,10 +188,9 @@ func scheduleUI(p *config.Process, id string) string {
 	return fmt.Sprintf("http://%s/namespaces/%s/schedules/%s", p.UIAddress, p.Namespace, id)
 }
 
-func scheduleListCommand() *cobra.Command {
+func scheduleListCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: "List the schedules of re-trainings", Args: cobra.NoArgs}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the schedules as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, store, err := connect(cmd.Context(), p, nil)
@@ -205,9 +202,9 @@ func scheduleListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		views := []schedule.View{} // an empty list is no null
+		views := []temporalclient.View{} // an empty list is no null
 		for _, s := range found {
-			v, err := schedule.Describe(cmd.Context(), store, s)
+			v, err := temporalclient.Describe(cmd.Context(), store, s)
 			if err != nil {
 				return err
 			}
@@ -216,15 +213,14 @@ func scheduleListCommand() *cobra.Command {
 		if asJSON {
 			return cli.PrintJSON(cmd.OutOrStdout(), views)
 		}
-		return schedule.PrintTable(cmd.OutOrStdout(), views)
+		return temporalclient.PrintTable(cmd.OutOrStdout(), views)
 	}
 	return cmd
 }
 
-func scheduleShowCommand() *cobra.Command {
+func scheduleShowCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a schedule: its argument, its last good policy and what its re-trainings did", Args: cobra.ExactArgs(1)}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the schedule as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, store, err := connect(cmd.Context(), p, nil)
@@ -236,14 +232,14 @@ func scheduleShowCommand() *cobra.Command {
 		if err != nil {
 			return unknownSchedule(err, args[0])
 		}
-		v, err := schedule.DescribeWhole(cmd.Context(), store, found)
+		v, err := temporalclient.DescribeWhole(cmd.Context(), store, found)
 		if err != nil {
 			return err
 		}
 		if asJSON {
 			return cli.PrintJSON(cmd.OutOrStdout(), v)
 		}
-		if err := schedule.Print(cmd.OutOrStdout(), v); err != nil {
+		if err := temporalclient.Print(cmd.OutOrStdout(), v); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", scheduleUI(p, v.ID))

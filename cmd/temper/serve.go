@@ -14,13 +14,13 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/converse"
+	"temper/internal/openai/chatclient"
 	"temper/sandbox/server"
 	"temper/trainer/hf"
 	"temper/workers"
 )
 
-func serveCommand() *cobra.Command {
+func serveCommand(p *config.Process) *cobra.Command {
 	o := workers.ModelOptions{Slots: 64}
 	var asked servedModel
 	var tools []string
@@ -32,8 +32,8 @@ streams and tools, /tokenize, /detokenize, /health and /metrics. Prints one line
 The model is a directory in Hugging Face layout, or a run, of which it takes the newest checkpoint or
 what --policy, --step or --best choose.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	f := cmd.Flags()
+	cli.PythonFlag(f, p)
 	f.StringVar(&asked.model, "model", "", "directory in Hugging Face layout, or the id of a run")
 	f.Int64Var(&asked.run.policy, "policy", 0, "this published policy of the run")
 	f.StringVar(&asked.run.step, "step", "", "the checkpoint of this step of the run")
@@ -91,15 +91,15 @@ func serveTools(cmd *cobra.Command, p *config.Process, names []string, o *worker
 	if err != nil {
 		return nil, err
 	}
-	tools := func(name string) (*converse.Tools, error) {
-		return converse.NewTools(converse.ToolConfig{Names: names, Executor: executor, Name: name, MaxResponseChars: toolChars})
+	tools := func(name string) (*chatclient.Tools, error) {
+		return chatclient.NewTools(chatclient.ToolConfig{Names: names, Executor: executor, Name: name, MaxResponseChars: toolChars})
 	}
 	if _, err := tools("check"); err != nil {
 		end()
 		return nil, cli.Usagef("--tools: %w", err)
 	}
 	o.Wrap = func(api http.Handler, model string) http.Handler {
-		return &converse.Served{Inner: api, Model: model, NewTools: tools, MaxTurns: servedTurns}
+		return &chatclient.Served{Inner: api, Model: model, NewTools: tools, MaxTurns: servedTurns}
 	}
 	return end, nil
 }

@@ -28,7 +28,7 @@ func servableModel(t *testing.T, seed string) (dir string) {
 	}
 	output(t, "model", "init", dir, "--config", config, "--seed", seed)
 	for name, from := range map[string]string{
-		"tokenizer.json":      "../../internal/tokenizer/testdata/tokenizer.json",
+		"tokenizer.json":      "../../internal/chat/tokenizer/testdata/tokenizer.json",
 		"chat_template.jinja": "../../internal/chat/testdata/templates/chatml-tools.jinja",
 	} {
 		data, err := os.ReadFile(from)
@@ -46,7 +46,7 @@ func servableModel(t *testing.T, seed string) (dir string) {
 func serving(t *testing.T, listen, dir string) (url string, end func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	cmd := serveCommand()
+	cmd := serveCommand(place())
 	r, w := io.Pipe()
 	cmd.SetArgs([]string{"--model", dir, "--listen", listen, "--slots", "2"})
 	cmd.SetOut(w)

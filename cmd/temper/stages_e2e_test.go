@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 )
 
 // TestStagesEndByTheirFigures: one stage ends by a plateau, one by its bound, and one when
@@ -40,7 +40,7 @@ func TestStagesEndByTheirFigures(t *testing.T) {
 	}
 	up := p.start(slices.Insert(slices.Clone(settings), 0, "up")...)
 	up.await(`^step +2/`, runTimeout)
-	up.killService("worker")
+	up.killService("control")
 	up.await(`^step +11/`, runTimeout)
 	up.killService("trainer")
 	up.end(0, runTimeout)
@@ -119,7 +119,7 @@ func evaluateAnywhere(t *testing.T, p *place, probe string) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	addresses, err := freeport.Addresses(1)
+	addresses, err := proc.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,27 +11,29 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/cli"
+	"temper/internal/config"
+	"temper/internal/fault"
 	"temper/internal/history"
-	"temper/internal/proof"
+	"temper/internal/run"
+	"temper/internal/run/chain"
 	"temper/trainer/checkpoint"
 )
 
-func storeCommand() *cobra.Command {
+func storeCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "store", Short: "Look after the store", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(storeGCCommand(), storeVerifyCommand(), storeIndexCommand())
+	cmd.AddCommand(storeGCCommand(p), storeVerifyCommand(p), storeIndexCommand(p))
 	return cmd
 }
 
-func storeGCCommand() *cobra.Command {
+func storeGCCommand(p *config.Process) *cobra.Command {
 	var o checkpoint.CollectOptions
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Delete the shards that no checkpoint and no policy of any run names; runs may go on meanwhile", Args: cobra.NoArgs,
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be deleted")
 	cmd.Flags().DurationVar(&o.Grace, "grace", checkpoint.Grace, "leave younger shards alone")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -64,11 +66,10 @@ func storeGCCommand() *cobra.Command {
 	return cmd
 }
 
-func storeIndexCommand() *cobra.Command {
+func storeIndexCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "index", Short: "Write the list of runs anew from what the runs have left; runs may go on meanwhile", Args: cobra.NoArgs,
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		store, err := openStore(cmd.Context(), p)
 		if err != nil {
@@ -84,12 +85,11 @@ func storeIndexCommand() *cobra.Command {
 	return cmd
 }
 
-func storeVerifyCommand() *cobra.Command {
+func storeVerifyCommand(p *config.Process) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "verify [RUN]", Short: "Read all that a run has stored, or all runs, and hold every byte to its SHA-256", Args: cobra.MaximumNArgs(1),
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		store, err := openStore(cmd.Context(), p)
@@ -128,7 +128,9 @@ func storeVerifyCommand() *cobra.Command {
 // verified is what was found in a store.
 type verified struct {
 	checkpoint.Verified
-	Runs []proof.Report `json:"runs"`
+	Runs []chain.Report `json:"runs"`
+	// Refused says which runs another build has stored in a form that this one does not read.
+	Refused []string `json:"refused,omitempty"`
 }
 
 // verifyStore reads all shards of checkpoints and policies, and what else the runs have stored.
@@ -139,7 +141,11 @@ func verifyStore(ctx context.Context, store blob.Store, folder string, runs []st
 		return out, err
 	}
 	for _, id := range runs {
-		report, err := proof.Verify(ctx, store, id, proof.Options{All: true, WithoutShards: true})
+		if _, _, err := run.ReadOpened(ctx, store, id); fault.Of(err) == fault.InvalidConfig {
+			out.Refused = append(out.Refused, err.Error())
+			continue
+		}
+		report, err := chain.Verify(ctx, store, id, chain.Options{All: true, WithoutShards: true})
 		if err != nil {
 			return out, err
 		}
@@ -150,6 +156,9 @@ func verifyStore(ctx context.Context, store blob.Store, folder string, runs []st
 
 func (v verified) print(out io.Writer) error {
 	printVerified(out, v.Verified)
+	for _, why := range v.Refused {
+		fmt.Fprintln(out, why)
+	}
 	for _, r := range v.Runs {
 		if r.Manifests == 0 {
 			fmt.Fprintf(out, "run %s has no chain, so that nothing but its checkpoints can be checked\n", r.RunID)
@@ -173,6 +182,9 @@ func (v verified) err() error {
 	}
 	if n > 0 {
 		return fmt.Errorf("%d objects are not what the chain of their run says: bring them back from a copy of the store", n)
+	}
+	if n := len(v.Refused); n > 0 {
+		return fmt.Errorf("%d runs were not checked: builds of other formats stored them", n)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/testbin"
+	"temper/internal/proc/testbin"
 )
 
 // TestTwoSubmitsOfOneID at the same moment: one wins, the other is told why it

@@ -14,12 +14,11 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"temper/internal/blob"
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/screen"
+	"temper/internal/proc"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/service"
-	"temper/internal/supervise"
 	"temper/internal/temporalclient"
 	"temper/ui"
 	"temper/workers"
@@ -39,7 +38,7 @@ const maxRolloutWorkers = 64
 // maxTrainers bounds the processes of --trainers.
 const maxTrainers = 16
 
-func upCommand() *cobra.Command {
+func upCommand(p *config.Process) *cobra.Command {
 	var o upOptions
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -54,8 +53,8 @@ is not set, only what is started here knows the token.
 Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 		Args: cobra.NoArgs,
 	}
-	p := cli.ProcessFlags(cmd)
 	o.flags(cmd, "run")
+	cli.PythonFlag(cmd.Flags(), p)
 	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended (default without a terminal)")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
 	cmd.Flags().BoolVar(&o.Embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
@@ -170,12 +169,12 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 	}
 	defer logFile.Close() //nolint:errcheck // a log
 	log := slog.New(slog.NewJSONHandler(logFile, nil))
-	sup, err := supervise.New(supervise.Config{Children: children, Log: log})
+	sup, err := proc.New(proc.Config{Children: children, Log: log})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(out, buildinfo.Line())
-	s := screen.New(out, sup.Snapshot)
+	s := cli.New(out, sup.Snapshot)
 	defer s.Close()
 	defer service.NoteStates(context.WithoutCancel(ctx), p, sup.Snapshot, log)()
 	started := time.Now()
@@ -202,7 +201,7 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 }
 
 // serve runs the run of --run, if any, and then stays until ctx is done.
-func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Screen, log *slog.Logger) error {
+func serve(ctx context.Context, p *config.Process, o *upOptions, s *cli.Screen, log *slog.Logger) error {
 	c, store, err := connectAs(ctx, p, log)
 	if err != nil && ctx.Err() != nil { // stopped as soon as it was up
 		return o.stoppedEarly()
@@ -265,7 +264,7 @@ func (o *upOptions) stoppedEarly() error {
 
 // showRuns keeps the runs that are going on in the screen's block, except for the one
 // that is followed there.
-func showRuns(ctx context.Context, c client.Client, s *screen.Screen, followed string) (stop func()) {
+func showRuns(ctx context.Context, c client.Client, s *cli.Screen, followed string) (stop func()) {
 	return s.ShowRuns(ctx, func(ctx context.Context) ([]workflows.RunStatus, error) {
 		return workflows.OpenStatuses(ctx, c, followed)
 	})
@@ -273,7 +272,7 @@ func showRuns(ctx context.Context, c client.Client, s *screen.Screen, followed s
 
 // nameOpenRuns names the runs that an earlier service left open: they go on now.
 // A server that does not let us list is no reason not to serve.
-func nameOpenRuns(ctx context.Context, c client.Client, s *screen.Screen, log *slog.Logger) {
+func nameOpenRuns(ctx context.Context, c client.Client, s *cli.Screen, log *slog.Logger) {
 	open, err := workflows.OpenRuns(ctx, c)
 	if err != nil {
 		log.Warn("open runs are unknown", "err", err)

@@ -15,12 +15,12 @@ import (
 	"temper/internal/answer"
 	"temper/internal/cli"
 	"temper/internal/dataset/rows"
-	"temper/internal/verify"
+	"temper/internal/reward"
 )
 
 // verifying is what a person asks for.
 type verifying struct {
-	mode   verify.Mode
+	mode   reward.Mode
 	name   string // of the input
 	maxBad int
 }
@@ -38,7 +38,7 @@ func verifyCommand() *cobra.Command {
 			"numbers that are near enough, as the released grader of rStar2-Agent does.",
 		Args: cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().StringVar((*string)(&v.mode), "mode", string(verify.Paper), "paper, tag, integer or released")
+	cmd.Flags().StringVar((*string)(&v.mode), "mode", string(reward.Paper), "paper, tag, integer or released")
 	cmd.Flags().IntVar(&v.maxBad, "max-bad", 0, "lines that are tolerated which cannot be judged")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := v.mode.Check(); err != nil {
@@ -79,7 +79,7 @@ func (v *verifying) lines(in io.Reader, w, errs io.Writer) error {
 		if err != nil && !errors.Is(err, rows.ErrLong) {
 			return errors.Join(out.Flush(), fmt.Errorf("%s: %w", v.name, err))
 		}
-		var verdict verify.Verdict
+		var verdict reward.Verdict
 		if err == nil {
 			if len(bytes.TrimSpace(data)) == 0 {
 				continue
@@ -92,7 +92,7 @@ func (v *verifying) lines(in io.Reader, w, errs io.Writer) error {
 				return cli.Usage(errors.Join(out.Flush(), err, v.tooMany(bad)))
 			}
 			fmt.Fprintln(errs, err)
-			verdict = verify.Verdict{Method: methodBad, Reason: err.Error()}
+			verdict = reward.Verdict{Method: methodBad, Reason: err.Error()}
 		}
 		if err := enc.Encode(verdict); err != nil {
 			return err
@@ -112,27 +112,27 @@ func (v *verifying) tooMany(bad int) error {
 }
 
 // line judges one line. A key may be a number, or a list of one.
-func (v *verifying) line(data []byte) (verify.Verdict, error) {
+func (v *verifying) line(data []byte) (reward.Verdict, error) {
 	var row struct {
 		Gold     json.RawMessage
 		Response *string
 	}
 	if !utf8.Valid(data) {
-		return verify.Verdict{}, errors.New("not UTF-8")
+		return reward.Verdict{}, errors.New("not UTF-8")
 	}
 	if err := json.Unmarshal(data, &row); err != nil {
-		return verify.Verdict{}, err
+		return reward.Verdict{}, err
 	}
 	if row.Gold == nil || row.Response == nil {
-		return verify.Verdict{}, errors.New(`want the fields "gold" and "response", which are text`)
+		return reward.Verdict{}, errors.New(`want the fields "gold" and "response", which are text`)
 	}
 	gold, err := keyText(row.Gold)
 	if err != nil {
-		return verify.Verdict{}, err
+		return reward.Verdict{}, err
 	}
-	verdict, err := verify.Response(v.mode, *row.Response, gold)
+	verdict, err := reward.Response(v.mode, *row.Response, gold)
 	if err != nil {
-		return verify.Verdict{}, fmt.Errorf("gold: %w", err)
+		return reward.Verdict{}, fmt.Errorf("gold: %w", err)
 	}
 	return verdict, nil
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/blob"
-	"temper/internal/cli"
+	"temper/internal/config"
+	"temper/internal/export"
 	"temper/internal/history"
-	"temper/internal/report"
 	"temper/internal/run"
 )
 
 // keptLog is how many lines of what happened a watch shows at most.
 const keptLog = 200
 
-func watchCommand() *cobra.Command {
+func watchCommand(p *config.Process) *cobra.Command {
 	var lines bool
 	cmd := &cobra.Command{
 		Use: "watch RUN", Short: "Show a run in the terminal as it goes on: state, curves and what happened", Args: cobra.ExactArgs(1),
@@ -30,7 +30,6 @@ func watchCommand() *cobra.Command {
 is no terminal, or with --lines, it prints a line for each thing that happens. It needs the store alone and no service, and
 ends with the run. temper run follow needs Temporal and tells of failures that are retried.`,
 	}
-	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&lines, "lines", false, "print lines, also to a terminal")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := findRun(cmd.Context(), p, args[0])
@@ -101,7 +100,7 @@ func (w *watching) show(ctx context.Context, entries []history.Entry) (ended boo
 		case e.Step != nil:
 			w.records = append(w.records, *e.Step)
 			if !w.draw {
-				w.tell(report.StepLine(*e.Step, report.ETA(w.records)))
+				w.tell(export.StepLine(*e.Step, export.ETA(w.records)))
 			}
 		case e.Event != nil:
 			w.tell(e.Event.Kind + ": " + e.Event.Plain())
@@ -140,7 +139,7 @@ func (w *watching) drawFrame(ctx context.Context) error {
 		return err
 	}
 	const redraw = "\x1b[H\x1b[2J"
-	frame := report.Frame{Entry: entry, Records: w.records, Log: w.log, Now: time.Now()}
+	frame := export.Frame{Entry: entry, Records: w.records, Log: w.log, Now: time.Now()}
 	_, err = fmt.Fprint(w.out, redraw+strings.Join(frame.Lines(size("COLUMNS", 80), size("LINES", 24)-1), "\n")+"\n")
 	return err
 }
@@ -151,7 +150,7 @@ func (w *watching) tell(line string) {
 		w.log = w.log[1:]
 	}
 	if !w.draw {
-		fmt.Fprintln(w.out, report.Visible(line))
+		fmt.Fprintln(w.out, export.Visible(line))
 	}
 }
 

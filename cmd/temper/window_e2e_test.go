@@ -26,7 +26,7 @@ func TestRunThatSamplesAhead(t *testing.T) {
 	up.await(`^step +2/`, runTimeout)
 	up.killService("trainer")
 	up.await(`^step +5/`, runTimeout)
-	up.killService("worker")
+	up.killService("control")
 	up.end(0, runTimeout)
 	calm.start(slices.Insert(slices.Clone(settings), 0, "up")...).end(0, runTimeout)
 	for _, pattern := range []string{"policies/*/model.safetensors", "steps/*/trajectories/*.jsonl", "steps/*/batch.json"} {

@@ -14,17 +14,3 @@ type ParallelReader interface {
 	// overwritten meanwhile.
 	ReadInto(ctx context.Context, key string, w io.WriterAt) (size int64, err error)
 }
-
-// ReadInto writes the bytes under key to w, in parallel where the store can.
-// See ParallelReader for what it promises.
-func ReadInto(ctx context.Context, s Store, key string, w io.WriterAt) (size int64, err error) {
-	if p, ok := s.(ParallelReader); ok {
-		return p.ReadInto(ctx, key, w)
-	}
-	rc, err := s.Get(ctx, key)
-	if err != nil {
-		return 0, err
-	}
-	defer rc.Close() //nolint:errcheck // nothing was written through this handle
-	return io.Copy(io.NewOffsetWriter(w, 0), rc)
-}

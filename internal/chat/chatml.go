@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // chatML is the small dialect of the built-in recipes. It saves context: it shows

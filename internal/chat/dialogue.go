@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // Roles of messages.

@@ -1,17 +1,9 @@
-// Package chat owns how a conversation becomes tokens: the small ChatML and the
-// chat templates of checkpoints, the hermes tool-call format, the text of tool
-// responses, and the append-only Transcript that training dialogues and rollouts
-// share. It does not generate, run tools or score.
-//
-// Invariant: tokens are only ever appended; what a policy sampled is never
-// decoded and encoded again, and text of users and tools never becomes a
-// control token.
 package chat
 
 import (
 	"slices"
 
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // Special tokens of the template.

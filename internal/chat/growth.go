@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"temper/internal/chat/jinja"
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // shield breaks the control tokens that a user or a tool wrote: it follows their

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"temper/internal/chat/jinja"
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // templated is the dialect of a chat template. The template never sees the text of a

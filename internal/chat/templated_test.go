@@ -11,7 +11,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/chat/jinja"
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // withSpecials is a tokenizer of bytes with the control tokens of all templates here.

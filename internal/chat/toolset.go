@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"temper/internal/chat/jinja"
-	"temper/internal/chat/schema"
 )
 
 // Toolset holds the tools of a conversation, known by their JSON schemas.
@@ -313,7 +312,7 @@ func (spec *toolSpec) checkStrictly(args *jinja.Dict) string {
 			}
 			return fmt.Sprintf("unknown argument %s, want some of %s", quote(key), strings.Join(known, ", "))
 		}
-		if want := schema.Mismatch(e.Value, property); want != "" {
+		if want := Mismatch(e.Value, property); want != "" {
 			return "argument '" + key + "' must be " + want
 		}
 	}
@@ -346,7 +345,7 @@ func (spec *toolSpec) sampleArguments(words string) string {
 		name := fmt.Sprint(e.Key)
 		property, _ := e.Value.(*jinja.Dict)
 		if slices.Contains(spec.required, name) {
-			members = append(members, quote(name)+": "+schema.Sample(property, words))
+			members = append(members, quote(name)+": "+Sample(property, words))
 		}
 	}
 	return "{" + strings.Join(members, ", ") + "}"

@@ -1,8 +1,3 @@
-// Package cli owns what every command line of Temper does alike: how a command
-// is executed, which exit status an error gets, the flags that say where things
-// are, and the log. It has no commands of its own and starts nothing.
-//
-// Invariant: exit status 2 is a mistake of the user, 1 a fault of the system.
 package cli
 
 import (
@@ -17,9 +12,18 @@ import (
 // Execute runs one command line, prints its error to stderr, and returns the
 // exit status.
 func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	return Renamed(nil).Execute(ctx, root, args, stdout, stderr)
+}
+
+// Execute is like the function Execute, and answers a command line of an earlier build
+// with the line that names its successor.
+func (r Renamed) Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Usage(suggestFlag(c, err)) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Usage(suggestFlag(c, r, err)) })
 	argumentsAreUsage(root)
+	if err := r.check(root, args); err != nil {
+		return Fail(stderr, root.Name(), err)
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -29,11 +29,14 @@ func unknownCommand(group *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q for %q%s", name, group.CommandPath(), hint)
 }
 
-// suggestFlag adds to the error of an unknown flag those that somebody may have meant.
-func suggestFlag(c *cobra.Command, err error) error {
+// suggestFlag adds to the error of an unknown flag its successor or flags with similar names.
+func suggestFlag(c *cobra.Command, old Renamed, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
 		return err
+	}
+	if renamed := old.flag(c, unknown); renamed != nil {
+		return renamed
 	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {

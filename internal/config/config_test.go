@@ -75,6 +75,14 @@ func TestBadInputNamesEveryKeyAndLineAtOnce(t *testing.T) {
 			[]string{`rl.roc.mode: is "best", want one of paper, released`, "rl.roc.smoothing: is 0, want 1e-06 to 1e+06", "rl.roc.min_negative: is -2, want at least 0"}},
 		{"roc minima", "rl: {roc: {min_positive: 7, min_negative: 2}}\nstages: [{name: a}]", nil,
 			[]string{"f.yaml:1:12: rl.roc.min_positive: plus rl.roc.min_negative is 9, above rl.group_size (8)"}},
+		{"unknown estimator", "rl: {advantage: gae}\nstages: [{name: a}]\n", nil,
+			[]string{`rl.advantage: is "gae", want one of group, leave_one_out, no_deviation, reinforce_plus_plus_baseline, pass_at_k`}},
+		{"pass@k without a k", "rl: {advantage: pass_at_k}\nstages: [{name: a}]\n", nil,
+			[]string{"rl.advantage_k: is 0, want 1 to 7 with rl.advantage pass_at_k"}},
+		{"k of a whole group", "rl: {advantage: pass_at_k, advantage_k: 8}\nstages: [{name: a}]\n", nil,
+			[]string{"rl.advantage_k: is 8, want 1 to 7"}},
+		{"k of nothing", "rl: {advantage: leave_one_out, advantage_k: 2}\nstages: [{name: a}]\n", nil,
+			[]string{`rl.advantage_k: is 2 with rl.advantage "leave_one_out": pass_at_k, and no other, has a k`}},
 		{"twice", "seed: 1\nseed: 2\n", nil, []string{"f.yaml:2"}},
 	}
 	for _, tt := range tests {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"temper/internal/env"
+	"temper/internal/grpo"
 )
 
 // What is known of a key stands in the tags of its field:
@@ -19,7 +20,8 @@ import (
 //	yaml, json  the name of the key
 //	range       the values of a number, for example "1..64", "1.." or "0|2.."
 //	enum        the values of a text, for example "paper|released"; of a list, those of its
-//	            elements; "environments" stands for the names that package env has
+//	            elements; "environments" and "estimators" stand for the names in packages
+//	            env and grpo
 //	empty       what the empty text means; without it an empty text must be in the enum
 //	form        "name" for names that become parts of run ids and keys of the store
 //	path        "yes" for a place on disk, "jinja" for one only when it ends in .jinja
@@ -69,8 +71,11 @@ func (r Range) String() string {
 // EnumOf reads the tag of a field; ok is false when there is none.
 func EnumOf(tag reflect.StructTag) (values []string, ok bool) {
 	text, ok := tag.Lookup("enum")
-	if text == "environments" {
+	switch text {
+	case "environments":
 		return env.Names(), true
+	case "estimators":
+		return grpo.EstimatorNames(), true
 	}
 	return strings.Split(text, "|"), ok
 }

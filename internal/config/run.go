@@ -204,6 +204,16 @@ type RL struct {
 	Optimizer Optimizer `yaml:"optimizer" json:"optimizer"`
 	// Loss is the objective of the policy updates.
 	Loss Loss `yaml:"loss" json:"loss"`
+	// Advantage turns the rewards of the kept trajectories of a group into advantages: group
+	// subtracts the mean and divides by the deviation (GRPO, arXiv 2402.03300);
+	// leave_one_out subtracts the mean of the other trajectories (RLOO, arXiv 2402.14740);
+	// no_deviation subtracts the mean (Dr. GRPO, arXiv 2503.20783);
+	// reinforce_plus_plus_baseline subtracts the mean and then whitens over the loss tokens
+	// of the batch (arXiv 2501.03262); pass_at_k rewards a trajectory for what it adds to
+	// sets of advantage_k trajectories, of which the best counts (arXiv 2508.10751).
+	Advantage string `yaml:"advantage,omitempty" json:"advantage,omitempty" enum:"estimators" empty:"group" amend:"yes"`
+	// AdvantageK is the k of advantage pass_at_k, and only of it; less than group_size.
+	AdvantageK int `yaml:"advantage_k,omitempty" json:"advantage_k,omitempty" range:"0..4095" unit:"trajectories" amend:"yes"`
 	// Refill replaces groups that teach nothing.
 	Refill Refill `yaml:"refill,omitempty" json:"refill,omitzero" amend:"no: the ledger counts the problems of the stage by it"`
 	// RoC is Resample-on-Correct, which chooses the trajectories to keep.

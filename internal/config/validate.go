@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"temper/internal/env"
+	"temper/internal/grpo"
 )
 
 // The types in which matrices are multiplied.
@@ -134,6 +135,12 @@ func (c *checker) sft(s SFT, starts bool) {
 func (c *checker) rl(r RL) {
 	if r.GroupSize > r.RolloutsPerProblem {
 		c.add("rl.group_size", "is %d, above rl.rollouts_per_problem (%d): RoC keeps a part of what was sampled", r.GroupSize, r.RolloutsPerProblem)
+	}
+	switch passAtK := r.Advantage == grpo.PassAtK; {
+	case passAtK && (r.AdvantageK < 1 || r.AdvantageK >= r.GroupSize):
+		c.add("rl.advantage_k", "is %d, want 1 to %d with rl.advantage %s: less than rl.group_size (%d)", r.AdvantageK, r.GroupSize-1, grpo.PassAtK, r.GroupSize)
+	case !passAtK && r.AdvantageK != 0:
+		c.add("rl.advantage_k", "is %d with rl.advantage %q: %s, and no other, has a k", r.AdvantageK, r.Advantage, grpo.PassAtK)
 	}
 	c.optimizer("rl.optimizer", r.Optimizer)
 	c.loss("rl.loss", r.Loss)

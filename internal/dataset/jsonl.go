@@ -1,9 +1,3 @@
-// Package dataset owns sets of problems and of training dialogues: the format of
-// their files, the reading of a run's sources, and the ledger that hands out each
-// problem once per epoch. How problems are made is a matter of package env.
-//
-// Invariant: what a step trains on is a pure function of seed, problems and
-// step, so that a crash changes nothing.
 package dataset
 
 import (

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"temper/internal/chat"
-	"temper/internal/dataset/clean"
 	"temper/internal/dataset/rows"
 	"temper/internal/rl"
 )
@@ -28,7 +27,7 @@ type Survey struct {
 	Findings map[string]Finding `json:"findings"`
 
 	opts SurveyOptions
-	seen map[clean.Key]string // where a problem was first
+	seen map[Key]string // where a problem was first
 	ids  map[string]string
 }
 
@@ -76,7 +75,7 @@ func (s *Survey) Wrong() int {
 // SurveyFiles reads files of problems or dialogues. The error is that of a file that
 // cannot be read at all.
 func SurveyFiles(paths []string, opts SurveyOptions) (*Survey, error) {
-	s := &Survey{Findings: map[string]Finding{}, opts: opts, seen: map[clean.Key]string{}, ids: map[string]string{}}
+	s := &Survey{Findings: map[string]Finding{}, opts: opts, seen: map[Key]string{}, ids: map[string]string{}}
 	for _, path := range paths {
 		if err := s.file(path); err != nil {
 			return nil, err
@@ -227,22 +226,22 @@ func (s *Survey) dialogue(f *Surveyed, d chat.Dialogue, num int) {
 
 // HeldOut are problems that must not be trained on.
 type HeldOut struct {
-	names map[clean.Key]string
+	names map[Key]string
 }
 
 // ProblemKey is the same for problems that ask the same: by Normalize of the prompt, with
 // environment and fixture, on which the answer may depend.
-func ProblemKey(p rl.Problem) clean.Key {
+func ProblemKey(p rl.Problem) Key {
 	if p.Fixture == "" {
-		return clean.KeyOf(p.Prompt)
+		return KeyOf(p.Prompt)
 	}
-	return clean.KeyOf(p.Prompt, p.Env, p.Fixture)
+	return KeyOf(p.Prompt, p.Env, p.Fixture)
 }
 
 // Add adds a problem under a name.
 func (h *HeldOut) Add(name string, p rl.Problem) {
 	if h.names == nil {
-		h.names = map[clean.Key]string{}
+		h.names = map[Key]string{}
 	}
 	h.names[ProblemKey(p)] = name
 }
@@ -250,7 +249,7 @@ func (h *HeldOut) Add(name string, p rl.Problem) {
 // Find returns the name of the held-out problem that p is.
 func (h *HeldOut) Find(p rl.Problem) (name string, found bool) { return h.find(ProblemKey(p)) }
 
-func (h *HeldOut) find(key clean.Key) (name string, found bool) {
+func (h *HeldOut) find(key Key) (name string, found bool) {
 	if h == nil {
 		return "", false
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"temper/internal/answer"
-	"temper/internal/converse"
-	"temper/internal/verify"
+	"temper/internal/openai/chatclient"
+	"temper/internal/reward"
 )
 
 // Calls is the mode of function calls, as the abstract syntax trees of BFCL compare them:
@@ -69,12 +69,12 @@ func readCalls(key string) (callKey, error) {
 var callTag = regexp.MustCompile(`(?s)<tool_call>(.*?)</tool_call>`)
 
 // judgeCalls compares the calls of a response.
-func judgeCalls(key, response string) (verify.Verdict, error) {
+func judgeCalls(key, response string) (reward.Verdict, error) {
 	k, err := readCalls(key)
 	if err != nil {
-		return verify.Verdict{}, err
+		return reward.Verdict{}, err
 	}
-	out := verify.Verdict{Method: methodCalls}
+	out := reward.Verdict{Method: methodCalls}
 	var calls []said
 	for _, m := range callTag.FindAllStringSubmatch(response, -1) {
 		var c said
@@ -233,7 +233,7 @@ func plainText(s string) string { return ignored.Replace(strings.ToLower(s)) }
 
 // spoken is what a turn says, with its calls as text, so that stored samples can be judged
 // again.
-func spoken(t converse.Turn) string {
+func spoken(t chatclient.Turn) string {
 	var parts []string
 	if t.Content != "" {
 		parts = append(parts, t.Content)

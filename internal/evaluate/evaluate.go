@@ -1,9 +1,3 @@
-// Package evaluate owns the evaluation of any model behind OpenAI's API on sets of
-// problems: what to sample, the journal of samples, verdicts, and the report. The model may
-// be in this process or anywhere else; the package knows neither engine nor run.
-//
-// Invariant: a sample that the journal holds is never sampled again, and one that is not
-// whole is never counted.
 package evaluate
 
 import (
@@ -19,8 +13,8 @@ import (
 	"time"
 
 	"temper/internal/chat"
-	"temper/internal/converse"
 	"temper/internal/dataset"
+	"temper/internal/openai/chatclient"
 	"temper/internal/rl"
 )
 
@@ -105,9 +99,9 @@ type sampleKey struct {
 // Config says what to evaluate and how.
 type Config struct {
 	// Model is the server, of which each sample gets a copy.
-	Model converse.Client
+	Model chatclient.Client
 	// NewTools makes the tools of one sample; nil for a model that gets none.
-	NewTools func(name, fixture string) (*converse.Tools, error)
+	NewTools func(name, fixture string) (*chatclient.Tools, error)
 	// System is the system message; "" for that of the server's template.
 	System string
 	Sets   []Set
@@ -259,13 +253,13 @@ func (e *evaluation) makeSample(ctx context.Context, j job) error {
 	out := outage{pause: firstPause}
 	for {
 		begun, said := time.Now(), false
-		var answer converse.Answer
+		var answer chatclient.Answer
 		var err error
 		if out.failed { // the server that comes back may be another one
 			err = e.checkModel(ctx)
 		}
 		if err == nil {
-			answer, err = e.ask(ctx, j, func(converse.Delta) error { said = true; return nil })
+			answer, err = e.ask(ctx, j, func(chatclient.Delta) error { said = true; return nil })
 		}
 		switch {
 		case err == nil:
@@ -301,7 +295,7 @@ type outage struct {
 // the first failure in which nothing was said: an answer may take longer than the patience,
 // and break off more than once. The pauses bound the attempts.
 func (o *outage) lasts(err error, said bool, took time.Duration) time.Duration {
-	var silence *converse.SilenceError
+	var silence *chatclient.SilenceError
 	switch {
 	case !o.failed:
 	case errors.As(err, &silence):
@@ -321,7 +315,7 @@ func mayPass(err error) bool {
 	if errors.As(err, &other) {
 		return false
 	}
-	var status *converse.StatusError
+	var status *chatclient.StatusError
 	if !errors.As(err, &status) {
 		return true
 	}
@@ -329,79 +323,79 @@ func mayPass(err error) bool {
 }
 
 // ask asks one question and follows its calls.
-func (e *evaluation) ask(ctx context.Context, j job, emit func(converse.Delta) error) (converse.Answer, error) {
+func (e *evaluation) ask(ctx context.Context, j job, emit func(chatclient.Delta) error) (chatclient.Answer, error) {
 	client := e.Model
 	temperature := j.set.Temperature
 	seed := int64(rl.Seed(e.Seed, "evaluate/"+j.set.Name, rl.Hash(j.problem.ID), uint64(j.sample)) & (1<<31 - 1)) //nolint:gosec // 31 bits: some servers take no more
 	client.Temperature, client.Seed = &temperature, &seed
-	var tools *converse.Tools
+	var tools *chatclient.Tools
 	if j.set.Mode == Calls {
 		return e.askCalls(ctx, &client, j, emit)
 	}
 	if e.NewTools != nil && j.set.Mode != Rules {
 		var err error
 		if tools, err = e.NewTools(fmt.Sprintf("%s/%s/%d", j.set.Name, j.problem.ID, j.sample), j.problem.Fixture); err != nil {
-			return converse.Answer{}, err
+			return chatclient.Answer{}, err
 		}
 		if client.Tools, err = tools.Schemas(); err != nil {
-			return converse.Answer{}, err
+			return chatclient.Answer{}, err
 		}
 		defer tools.Close(ctx)
 	}
-	talk, err := converse.New(&budget{client: &client, left: j.set.MaxTokens}, tools, e.System, j.set.MaxTurns)
+	talk, err := chatclient.New(&budget{client: &client, left: j.set.MaxTokens}, tools, e.System, j.set.MaxTurns)
 	if err != nil {
-		return converse.Answer{}, err
+		return chatclient.Answer{}, err
 	}
 	prompt := j.problem.Prompt
 	if j.set.Suffix != "" {
 		prompt += "\n" + j.set.Suffix
 	}
 	answer, err := talk.Ask(ctx, prompt, emit)
-	if errors.Is(err, converse.ErrTooLong) { // no room for a word: the same again whenever it is asked
-		return converse.Answer{Finish: converse.FinishLength}, nil
+	if errors.Is(err, chatclient.ErrTooLong) { // no room for a word: the same again whenever it is asked
+		return chatclient.Answer{Finish: chatclient.FinishLength}, nil
 	}
 	return answer, err
 }
 
 // askCalls asks for one turn with the functions of the problem, whose calls are not run.
-func (e *evaluation) askCalls(ctx context.Context, client *converse.Client, j job, emit func(converse.Delta) error) (converse.Answer, error) {
+func (e *evaluation) askCalls(ctx context.Context, client *chatclient.Client, j job, emit func(chatclient.Delta) error) (chatclient.Answer, error) {
 	k, err := readCalls(j.problem.Answer)
 	if err != nil {
-		return converse.Answer{}, err
+		return chatclient.Answer{}, err
 	}
 	client.Tools, client.MaxTokens = k.Functions, j.set.MaxTokens
-	var messages []converse.Message
+	var messages []chatclient.Message
 	if e.System != "" {
-		messages = append(messages, converse.Message{Role: chat.RoleSystem, Content: e.System})
+		messages = append(messages, chatclient.Message{Role: chat.RoleSystem, Content: e.System})
 	}
-	turn, err := client.Turn(ctx, append(messages, converse.Message{Role: chat.RoleUser, Content: j.problem.Prompt}), emit)
-	if err != nil && !errors.Is(err, converse.ErrTooLong) {
-		return converse.Answer{}, err
+	turn, err := client.Turn(ctx, append(messages, chatclient.Message{Role: chat.RoleUser, Content: j.problem.Prompt}), emit)
+	if err != nil && !errors.Is(err, chatclient.ErrTooLong) {
+		return chatclient.Answer{}, err
 	}
 	finish := turn.Finish
 	switch {
 	case err != nil:
-		finish = converse.FinishLength
+		finish = chatclient.FinishLength
 	case len(turn.Calls) > 0:
-		finish = converse.FinishStop
+		finish = chatclient.FinishStop
 	}
-	return converse.Answer{Content: turn.Content, Finish: finish, Turns: []converse.Turn{turn}, Usage: turn.Usage}, nil
+	return chatclient.Answer{Content: turn.Content, Finish: finish, Turns: []chatclient.Turn{turn}, Usage: turn.Usage}, nil
 }
 
 // budget bounds the tokens of all turns of an answer, those of tool results included.
 type budget struct {
-	client *converse.Client
+	client *chatclient.Client
 	left   int // of the first turn; 0 for no bound
 	prompt int // of the first turn
 	said   int // of all turns
 	used   int // after the first prompt, up to the last turn
 }
 
-// Turn implements converse.Sampler.
-func (b *budget) Turn(ctx context.Context, messages []converse.Message, emit func(converse.Delta) error) (converse.Turn, error) {
+// Turn implements chatclient.Sampler.
+func (b *budget) Turn(ctx context.Context, messages []chatclient.Message, emit func(chatclient.Delta) error) (chatclient.Turn, error) {
 	if b.left > 0 {
 		if b.client.MaxTokens = b.left - b.used; b.client.MaxTokens <= 0 {
-			return converse.Turn{Finish: converse.FinishLength}, nil
+			return chatclient.Turn{Finish: chatclient.FinishLength}, nil
 		}
 	}
 	turn, err := b.client.Turn(ctx, messages, emit)
@@ -415,7 +409,7 @@ func (b *budget) Turn(ctx context.Context, messages []converse.Message, emit fun
 }
 
 // sampleOf judges an answer.
-func (e *evaluation) sampleOf(j job, a converse.Answer) (Sample, error) {
+func (e *evaluation) sampleOf(j job, a chatclient.Answer) (Sample, error) {
 	s := Sample{
 		Set: j.set.Name, Problem: j.problem.ID, Sample: j.sample, Finish: a.Finish,
 		Tokens: a.Usage.Completion, Turns: len(a.Turns), Calls: len(a.Results),
@@ -443,7 +437,7 @@ func (e *evaluation) sampleOf(j job, a converse.Answer) (Sample, error) {
 // judged is a sample with its verdict. What was cut has no answer.
 func (s Sample) judged(set *Set, p *rl.Problem) (Sample, error) {
 	s.Correct, s.Extracted, s.Reason = false, "", "the answer did not end by itself: "+s.Finish
-	if s.Finish != converse.FinishStop {
+	if s.Finish != chatclient.FinishStop {
 		return s, nil
 	}
 	v, err := set.Mode.judge(*p, s.Response)

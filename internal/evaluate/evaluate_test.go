@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/converse"
 	"temper/internal/evaluate"
+	"temper/internal/openai/chatclient"
 	"temper/sandbox/sandboxtest"
 )
 
@@ -138,7 +138,7 @@ func config(t *testing.T, url string) evaluate.Config {
 		t.Fatal(err)
 	}
 	return evaluate.Config{
-		Model: converse.Client{URL: url, Model: "fake", HTTP: http.DefaultClient}, Sets: []evaluate.Set{set}, Seed: 3, Parallel: 3, Folder: t.TempDir(), Label: "fake",
+		Model: chatclient.Client{URL: url, Model: "fake", HTTP: http.DefaultClient}, Sets: []evaluate.Set{set}, Seed: 3, Parallel: 3, Folder: t.TempDir(), Label: "fake",
 	}
 }
 
@@ -257,8 +257,8 @@ func TestBudgetHasWhatLeavesTheHistory(t *testing.T) {
 	defer s.Close()
 	c := config(t, s.URL)
 	c.Sets[0].Rollouts, c.Sets[0].Problems, c.Sets[0].MaxTokens, c.Sets[0].MaxTurns = 1, c.Sets[0].Problems[:1], 1000, 10
-	c.NewTools = func(name, _ string) (*converse.Tools, error) {
-		return converse.NewTools(converse.ToolConfig{Names: []string{"python"}, Executor: &sandboxtest.Fake{}, Name: name})
+	c.NewTools = func(name, _ string) (*chatclient.Tools, error) {
+		return chatclient.NewTools(chatclient.ToolConfig{Names: []string{"python"}, Executor: &sandboxtest.Fake{}, Name: name})
 	}
 	samples, err := evaluate.Run(t.Context(), c)
 	if err != nil || len(samples) != 1 || samples[0].Tokens != 1000 || samples[0].Finish != "length" || sampled != 1000 {
@@ -388,7 +388,7 @@ func TestTwoAtOnce(t *testing.T) {
 // does not say which model it is of is refused to all, with the line that mends it.
 func TestOtherSource(t *testing.T) {
 	c := config(t, newServer(t).URL)
-	card := converse.Card{"root": "/models/a", "max_model_len": "4096"}
+	card := chatclient.Card{"root": "/models/a", "max_model_len": "4096"}
 	c.Source = evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}, Card: card}
 	if _, err := evaluate.Run(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -401,7 +401,7 @@ func TestOtherSource(t *testing.T) {
 		{evaluate.Source{Server: "http://a:8000", Tools: []string{"search"}}, `tools ["python"], now ["search"]`},
 		{evaluate.Source{Weights: "0123456789abcdef", Tools: []string{"python"}}, `server "http://a:8000", now ""`},
 		{
-			evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}, Card: converse.Card{"root": "/models/b", "max_model_len": "4096"}},
+			evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}, Card: chatclient.Card{"root": "/models/b", "max_model_len": "4096"}},
 			`the server said root "/models/a", now "/models/b"; name another folder with --out, or, if it is the same model, take "root" out of the card in ` + filepath.Join(c.Folder, "settings.json"),
 		},
 		{evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}, MaxContext: 9}, "a context of 0 tokens, now 9"},
@@ -413,7 +413,7 @@ func TestOtherSource(t *testing.T) {
 		}
 	}
 	later := c // the server tells more than before, and less
-	later.Source.Card = converse.Card{"max_model_len": "4096", "weights": "0123"}
+	later.Source.Card = chatclient.Card{"max_model_len": "4096", "weights": "0123"}
 	if _, err := evaluate.Run(t.Context(), later); err != nil {
 		t.Error(err)
 	}
@@ -494,7 +494,7 @@ func TestModelReplacedMeanwhile(t *testing.T) {
 		if _, err := evaluate.Run(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		c.Source.Card = converse.Card{"root": "/models/b"}
+		c.Source.Card = chatclient.Card{"root": "/models/b"}
 		if _, err := evaluate.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), `root "/models/a", now "/models/b"`) {
 			t.Errorf("another one than the first that was told: %v", err)
 		}

@@ -12,7 +12,6 @@ import (
 	"temper/internal/env"
 	"temper/internal/reward"
 	"temper/internal/rl"
-	"temper/internal/verify"
 )
 
 // Mode is how the answer of a response is found and compared: a mode of package verify,
@@ -31,15 +30,15 @@ const (
 
 // Check reports why a mode is none.
 func (m Mode) Check() error {
-	if m == Choice || m == Env || m == Rules || m == Calls || slices.Contains(verify.Modes(), verify.Mode(m)) {
+	if m == Choice || m == Env || m == Rules || m == Calls || slices.Contains(reward.Modes(), reward.Mode(m)) {
 		return nil
 	}
-	return fmt.Errorf("mode is %q, want one of %s, %s, %s, %s, %s, %s, %s, %s", string(m), verify.Paper, verify.Tag, verify.Integer, verify.Released, Choice, Env, Rules, Calls)
+	return fmt.Errorf("mode is %q, want one of %s, %s, %s, %s, %s, %s, %s, %s", string(m), reward.Paper, reward.Tag, reward.Integer, reward.Released, Choice, Env, Rules, Calls)
 }
 
 // judge compares a response with the key of a problem. Errors: a key that nothing can be
 // compared with.
-func (m Mode) judge(p rl.Problem, response string) (verify.Verdict, error) {
+func (m Mode) judge(p rl.Problem, response string) (reward.Verdict, error) {
 	switch m {
 	case Choice:
 		return judgeChoice(p.Answer, response)
@@ -50,29 +49,29 @@ func (m Mode) judge(p rl.Problem, response string) (verify.Verdict, error) {
 	case Env:
 		e, err := env.ByName(p.Env)
 		if err != nil {
-			return verify.Verdict{}, err
+			return reward.Verdict{}, err
 		}
 		if _, open := e.(env.Checker); open { // its answers are formulas
-			return verify.Response(verify.Tag, response, p.Answer)
+			return reward.Response(reward.Tag, response, p.Answer)
 		}
 		said, _ := reward.ExtractAnswer(response)
-		out := verify.Verdict{Extracted: said, Correct: said != "" && e.Verify(p, said), Method: answer.Method(e.Name())}
+		out := reward.Verdict{Extracted: said, Correct: said != "" && e.Verify(p, said), Method: answer.Method(e.Name())}
 		if !out.Correct {
 			out.Reason = "the environment " + e.Name() + " says that it is wrong"
 		}
 		return out, nil
 	default:
-		return verify.Response(verify.Mode(m), response, p.Answer)
+		return reward.Response(reward.Mode(m), response, p.Answer)
 	}
 }
 
 // judgeChoice compares letters.
-func judgeChoice(key, response string) (verify.Verdict, error) {
+func judgeChoice(key, response string) (reward.Verdict, error) {
 	want := letter(key)
 	if want == "" {
-		return verify.Verdict{}, fmt.Errorf("the key %q is no letter from A to Z", key)
+		return reward.Verdict{}, fmt.Errorf("the key %q is no letter from A to Z", key)
 	}
-	out := verify.Verdict{Extracted: letter(verify.Stated(response)), Method: "choice"}
+	out := reward.Verdict{Extracted: letter(reward.Stated(response)), Method: "choice"}
 	switch {
 	case out.Extracted == "":
 		out.Reason = "no letter was found"

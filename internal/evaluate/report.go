@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/converse"
-	"temper/internal/evalstats"
+	"temper/internal/openai/chatclient"
+	"temper/internal/rl"
 )
 
 // Report is what an evaluation came to.
@@ -24,7 +24,7 @@ type SetReport struct {
 	NumProblems int `json:"problems"`
 	NumSamples  int `json:"samples"`
 	// Average is avg@k with k all samples of a problem.
-	Average evalstats.Estimate `json:"avg"`
+	Average Estimate `json:"avg"`
 	// At has pass@k and maj@k for k = 1, 2, 4 and so on, and for all samples.
 	At []AtK `json:"at_k"`
 	// MeanTokens were sampled; turns and calls too are of a sample.
@@ -35,14 +35,14 @@ type SetReport struct {
 	// Cut is the share of samples that did not end by themselves.
 	Cut float64 `json:"cut"`
 	// Compared is the difference to the evaluation that this one is compared with.
-	Compared *evalstats.Difference `json:"compared,omitempty"`
+	Compared *Difference `json:"compared,omitempty"`
 }
 
 // AtK is pass@k and maj@k.
 type AtK struct {
-	K        int                `json:"k"`
-	Pass     evalstats.Estimate `json:"pass"`
-	Majority evalstats.Estimate `json:"maj"`
+	K        int      `json:"k"`
+	Pass     Estimate `json:"pass"`
+	Majority Estimate `json:"maj"`
 }
 
 // Summarize makes the report of samples. Errors: a problem with fewer samples than its set
@@ -69,7 +69,7 @@ func summarize(set Set, samples []Sample) (SetReport, error) {
 		}
 		r.NumSamples++
 		tokens, turns, calls, failed = tokens+s.Tokens, turns+s.Turns, calls+s.Calls, failed+s.Failed
-		if s.Finish != converse.FinishStop {
+		if s.Finish != chatclient.FinishStop {
 			cut++
 		}
 	}
@@ -80,14 +80,14 @@ func summarize(set Set, samples []Sample) (SetReport, error) {
 	}
 	n := float64(max(1, r.NumSamples))
 	r.MeanTokens, r.MeanTurns, r.MeanCalls, r.Cut = float64(tokens)/n, float64(turns)/n, float64(calls)/n, float64(cut)/n
-	r.ToolErrorRate = float64(failed) / float64(max(1, calls))
-	r.Average = evalstats.Average(problems)
+	r.ToolErrorRate = rl.ToolErrorRate(calls, failed)
+	r.Average = Average(problems)
 	for k := 1; ; k = min(2*k, set.Rollouts) {
-		pass, err := evalstats.PassAt(problems, k)
+		pass, err := PassAt(problems, k)
 		if err != nil {
 			return r, err
 		}
-		majority, err := evalstats.MajorityAt(problems, k)
+		majority, err := MajorityAt(problems, k)
 		if err != nil {
 			return r, err
 		}
@@ -99,9 +99,9 @@ func summarize(set Set, samples []Sample) (SetReport, error) {
 }
 
 // problemsOf groups the samples of a set by problem, in the order of the set.
-func problemsOf(set Set, samples []Sample) []evalstats.Problem {
+func problemsOf(set Set, samples []Sample) []Problem {
 	at := make(map[string]int, len(set.Problems))
-	out := make([]evalstats.Problem, len(set.Problems))
+	out := make([]Problem, len(set.Problems))
 	for i, p := range set.Problems {
 		at[p.ID], out[i].ID = i, p.ID
 	}
@@ -123,10 +123,10 @@ func (r *Report) Compare(c Config, samples, others []Sample, label string) error
 	compared := false
 	for i := range r.Sets {
 		set := c.Sets[i]
-		of := func(samples []Sample) []evalstats.Problem {
-			return slices.DeleteFunc(problemsOf(set, samples), func(p evalstats.Problem) bool { return len(p.Correct) == 0 })
+		of := func(samples []Sample) []Problem {
+			return slices.DeleteFunc(problemsOf(set, samples), func(p Problem) bool { return len(p.Correct) == 0 })
 		}
-		d := evalstats.Compare(of(others), of(samples))
+		d := ComparePaired(of(others), of(samples))
 		if d.Problems > 0 {
 			r.Sets[i].Compared, compared = &d, true
 		}
@@ -170,8 +170,8 @@ func (r Report) Markdown() string {
 }
 
 // oneLine is a name that a server or a folder gave, safe for a terminal.
-func oneLine(name string) string { return converse.Escape(strings.Join(strings.Fields(name), " ")) }
+func oneLine(name string) string { return chatclient.Escape(strings.Join(strings.Fields(name), " ")) }
 
-func percent(e evalstats.Estimate) string {
+func percent(e Estimate) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", 100*e.Value, 100*e.Low, 100*e.High)
 }

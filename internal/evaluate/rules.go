@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"temper/internal/answer"
-	"temper/internal/verify"
+	"temper/internal/reward"
 )
 
 // Rules is the mode of instructions that a program can check, as IFEval has them: the key
@@ -241,12 +241,12 @@ func readRules(key string) (ruleKey, error) {
 }
 
 // judgeRules checks every instruction.
-func judgeRules(key, response string) (verify.Verdict, error) {
+func judgeRules(key, response string) (reward.Verdict, error) {
 	k, err := readRules(key)
 	if err != nil {
-		return verify.Verdict{}, err
+		return reward.Verdict{}, err
 	}
-	out := verify.Verdict{Method: methodRules}
+	out := reward.Verdict{Method: methodRules}
 	if strings.TrimSpace(response) == "" {
 		out.Reason = "the response is empty"
 		return out, nil

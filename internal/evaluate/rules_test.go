@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"temper/internal/converse"
 	"temper/internal/evaluate"
+	"temper/internal/openai/chatclient"
 )
 
 // reportOf evaluates one problem by one server that always says the same.
@@ -35,7 +35,7 @@ func reportOf(t *testing.T, mode evaluate.Mode, key, response string) evaluate.S
 	}))
 	defer server.Close()
 	c := evaluate.Config{
-		Model: converse.Client{URL: server.URL, Model: "m", HTTP: http.DefaultClient}, Sets: []evaluate.Set{set},
+		Model: chatclient.Client{URL: server.URL, Model: "m", HTTP: http.DefaultClient}, Sets: []evaluate.Set{set},
 		Parallel: 1, Folder: t.TempDir(), Label: "m",
 	}
 	samples, err := evaluate.Run(t.Context(), c)

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"temper/internal/converse"
+	"temper/internal/openai/chatclient"
 )
 
 // Settings are what the samples of a journal depend on; a journal of other settings is
@@ -32,7 +32,7 @@ type Source struct {
 	Weights string `json:"weights,omitempty"`
 	Server  string `json:"server,omitempty"`
 	// Card is what the server says of the model; see checkCard.
-	Card converse.Card `json:"card,omitempty"`
+	Card chatclient.Card `json:"card,omitempty"`
 	// Tools are the names of those that the model got.
 	Tools []string `json:"tools,omitempty"`
 	// MaxContext bounds a prompt and its answer; 0 is what the model allows.
@@ -250,7 +250,7 @@ func checkSource(folder string, was *Source, now Source) error {
 }
 
 // checkCard compares what the server said of the model with what it says now.
-func checkCard(folder string, was, now converse.Card) error {
+func checkCard(folder string, was, now chatclient.Card) error {
 	if d := was.Differs(now); d.Field != "" {
 		return &otherModelError{folder, d}
 	}
@@ -260,7 +260,7 @@ func checkCard(folder string, was, now converse.Card) error {
 // otherModelError means that the server of a folder's samples serves another model by now.
 type otherModelError struct {
 	folder string
-	converse.Difference
+	chatclient.Difference
 }
 
 // Error implements error.

@@ -6,15 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/verify"
+	"temper/internal/reward"
 )
 
 // suites are settings for known benchmarks. Their problems are imported by the user. The
 // mathematical ones and GPQA have those of arXiv 2508.20722, section 5: 16 samples at
 // temperature 0.6, 30 turns and 30K tokens.
 func suites() map[string]Set {
-	paper := Set{Rollouts: 16, Temperature: 0.6, MaxTurns: 30, MaxTokens: 30 << 10, Mode: Mode(verify.Released)}
-	choice, greedy := paper, Set{Rollouts: 1, MaxTurns: 30, MaxTokens: 8 << 10, Mode: Mode(verify.Released)}
+	paper := Set{Rollouts: 16, Temperature: 0.6, MaxTurns: 30, MaxTokens: 30 << 10, Mode: Mode(reward.Released)}
+	choice, greedy := paper, Set{Rollouts: 1, MaxTurns: 30, MaxTokens: 8 << 10, Mode: Mode(reward.Released)}
 	choice.Mode = Choice
 	// Of BFCL, IFEval and the like the paper samples once, at temperature 0.
 	rules, calls := greedy, greedy

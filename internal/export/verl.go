@@ -1,8 +1,3 @@
-// Package export writes what runs leave in the forms of other programs: trajectories in
-// the columns of verl, and series to a server of MLflow. It reads through internal/history
-// and changes no run.
-//
-// Invariant: what was exported twice is there once.
 package export
 
 import (
@@ -13,9 +8,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/dataset/rows"
 	"temper/internal/history"
-	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/record"
 )
 
 // Rollout is a trajectory in the columns that verl dumps rollouts in (input, output, gts,

@@ -1,6 +1,6 @@
-// Package grpo owns what happens to a group before training: it drops the group if
-// it teaches nothing, resamples it otherwise and computes advantages. It is pure;
-// device passes and padding belong to the trainer.
+// Package grpo owns what happens to a group before training: it drops a group that
+// teaches nothing, resamples the others and computes advantages. It is pure; device
+// passes and padding belong to the trainer.
 //
 // Invariant: a trajectory that the infrastructure lost (StopInfraError) is in no
 // baseline and no batch, and results do not depend on the order in which
@@ -15,7 +15,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Fate is what became of a group.
+// Fate says what became of a group.
 type Fate string
 
 // The fates of a group. Only a kept one is trained on.
@@ -27,34 +27,70 @@ const (
 	FateTooSmall   Fate = "too_small"   // dropped with mode released: fewer than group_size have a reward
 )
 
-// BuildGroup drops the group of a problem when its rewards are uniform, resamples
-// it to groupSize otherwise, and gives each kept trajectory its advantage. Kept
-// trajectories and their samples are ordered by Rollout; both are empty for a
-// dropped group. A penalty, nil for none, counts for advantages alone. An error names a
-// record that must not be trained on.
-func BuildGroup(g rl.Group, groupSize int, roc RoC, seed uint64, penalty Penalty) (kept []rl.Trajectory, samples []rl.Sample, fate Fate, err error) {
-	if err := check(g); err != nil {
-		return nil, nil, "", err
+// Config is how groups become samples.
+type Config struct {
+	// GroupSize is the number of trajectories that a group keeps at most.
+	GroupSize int
+	// RoC chooses them.
+	RoC RoC
+	// Estimator names the estimator of advantages; "" is DefaultEstimator.
+	Estimator string
+	// K is the k of PassAtK.
+	K int
+	// Penalty counts for advantages alone; nil is none.
+	Penalty Penalty
+	// Seed is the root of the draws of RoC.
+	Seed uint64
+}
+
+// Built is what BuildGroup makes of a group.
+type Built struct {
+	Fate Fate
+	// Kept are the trajectories to train on, ordered by Rollout, and Samples what the
+	// trainer gets of each. Both are empty unless Fate is FateKept.
+	Kept    []rl.Trajectory
+	Samples []rl.Sample
+	// Moments sums up the advantages where the estimator whitens those of the batch; nil
+	// otherwise.
+	Moments *Moments
+}
+
+// BuildGroup drops the group of a problem when its rewards are uniform. Otherwise it
+// resamples the group and gives each kept trajectory its advantage. An error names a
+// record that must not be trained on, or an unknown estimator.
+func BuildGroup(g rl.Group, cfg Config) (Built, error) {
+	estimator, err := estimatorByName(cfg.Estimator)
+	if err == nil {
+		err = check(g)
+	}
+	if err != nil {
+		return Built{}, err
 	}
 	scored := slices.DeleteFunc(slices.Clone(g.Trajectories), func(t rl.Trajectory) bool {
 		return t.Excluded()
 	})
 	switch {
 	case len(scored) == 0:
-		return nil, nil, FateEmpty, nil
+		return Built{Fate: FateEmpty}, nil
 	case uniform(scored) && positive(&scored[0]):
-		return nil, nil, FateAllCorrect, nil
+		return Built{Fate: FateAllCorrect}, nil
 	case uniform(scored):
-		return nil, nil, FateAllWrong, nil
-	case roc.Enabled && roc.Mode == ModeReleased && len(scored) < groupSize:
-		return nil, nil, FateTooSmall, nil
+		return Built{Fate: FateAllWrong}, nil
+	case cfg.RoC.Enabled && cfg.RoC.Mode == ModeReleased && len(scored) < cfg.GroupSize:
+		return Built{Fate: FateTooSmall}, nil
 	}
-	kept = Resample(scored, groupSize, roc, seed)
-	advantages := Advantages(penalized(kept, penalty))
-	for i := range kept {
-		samples = append(samples, sample(&kept[i], advantages[i]))
+	out := Built{Fate: FateKept, Kept: Resample(scored, cfg.GroupSize, cfg.RoC, cfg.Seed)}
+	advantages := estimator.advantages(penalized(out.Kept, cfg.Penalty), cfg.K)
+	for i := range out.Kept {
+		out.Samples = append(out.Samples, sample(&out.Kept[i], advantages[i]))
 	}
-	return kept, samples, FateKept, nil
+	if estimator.Whitens {
+		out.Moments = &Moments{}
+		for i := range out.Samples {
+			out.Moments.add(advantages[i], out.Samples[i].LossTokens())
+		}
+	}
+	return out, nil
 }
 
 func sample(t *rl.Trajectory, advantage float32) rl.Sample {

@@ -194,17 +194,19 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 		roc := drawRoC(t, size)
 		g := drawGroup(t, "p", rapid.IntRange(1, 12).Draw(t, "n"))
 		seed := rapid.Uint64().Draw(t, "seed")
-		kept, samples, fate, err := grpo.BuildGroup(g, size, roc, seed, nil)
+		cfg := grpo.Config{GroupSize: size, RoC: roc, Seed: seed}
+		built, err := grpo.BuildGroup(g, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
+		kept, samples, fate := built.Kept, built.Samples, built.Fate
 		shuffled := rl.Group{Problem: g.Problem, Trajectories: rapid.Permutation(g.Trajectories).Draw(t, "order")}
-		keptAgain, again, fateAgain, err := grpo.BuildGroup(shuffled, size, roc, seed, nil)
+		again, err := grpo.BuildGroup(shuffled, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(again, samples); diff != "" || fate != fateAgain || !cmp.Equal(keptAgain, kept) {
-			t.Fatalf("another order, fate %s instead of %s, other samples:\n%s", fateAgain, fate, diff)
+		if diff := cmp.Diff(again, built); diff != "" {
+			t.Fatalf("another order gives another group:\n%s", diff)
 		}
 		if fate == grpo.FateTooSmall {
 			if small := len(g.Trajectories) - excluded(g); !roc.Enabled || roc.Mode != grpo.ModeReleased || small >= size || len(kept) > 0 {
@@ -271,23 +273,24 @@ func checkGroup(t *rapid.T, g rl.Group, kept []rl.Trajectory, samples []rl.Sampl
 func TestInfraFailureLeavesTheBaseline(t *testing.T) {
 	roc := grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}
 	g := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0), made("p", 2, 1)}}
-	_, want, _, err := grpo.BuildGroup(g, 8, roc, 1, nil)
+	cfg := grpo.Config{GroupSize: 8, RoC: roc, Seed: 1}
+	want, err := grpo.BuildGroup(g, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	failed := made("p", 3, 0)
 	failed.StopReason = rl.StopInfraError
 	g.Trajectories = append(g.Trajectories, failed)
-	_, got, _, err := grpo.BuildGroup(g, 8, roc, 1, nil)
+	got, err := grpo.BuildGroup(g, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(got, want); diff != "" || len(got) != 3 {
-		t.Errorf("%d samples, diff\n%s", len(got), diff)
+	if diff := cmp.Diff(got, want); diff != "" || len(got.Samples) != 3 {
+		t.Errorf("%d samples, diff\n%s", len(got.Samples), diff)
 	}
 	onlyInfraWrong := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), failed}}
-	if _, got, fate, err := grpo.BuildGroup(onlyInfraWrong, 8, roc, 1, nil); err != nil || len(got) != 0 || fate != grpo.FateAllCorrect {
-		t.Errorf("an infrastructure failure served as the wrong answer: %s, %v", fate, err)
+	if got, err := grpo.BuildGroup(onlyInfraWrong, cfg); err != nil || len(got.Samples) != 0 || got.Fate != grpo.FateAllCorrect {
+		t.Errorf("an infrastructure failure served as the wrong answer: %s, %v", got.Fate, err)
 	}
 }
 
@@ -322,29 +325,6 @@ func TestPenalties(t *testing.T) {
 	}
 }
 
-func TestAdvantages(t *testing.T) {
-	rewards := func(rs ...float64) (ts []rl.Trajectory) {
-		for i, r := range rs {
-			ts = append(ts, made("p", i, r))
-		}
-		return ts
-	}
-	for _, same := range [][]rl.Trajectory{rewards(), rewards(1), rewards(0, 0, 0), rewards(0.1, 0.1, 0.1)} {
-		for _, a := range grpo.Advantages(same) {
-			if a != 0 {
-				t.Errorf("equal rewards have advantage %v", a)
-			}
-		}
-	}
-	// mean 0.25, unbiased deviation 0.5
-	got := grpo.Advantages(rewards(1, 0, 0, 0))
-	for i, want := range []float64{1.5, -0.5, -0.5, -0.5} {
-		if math.Abs(float64(got[i])-want) > 1e-5 {
-			t.Errorf("advantage %d is %v, want %v", i, got[i], want)
-		}
-	}
-}
-
 func TestBuildGroupRefusesBadRecords(t *testing.T) {
 	good := func() rl.Group {
 		return rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0)}}
@@ -359,7 +339,7 @@ func TestBuildGroupRefusesBadRecords(t *testing.T) {
 	} {
 		g := good()
 		change(&g)
-		if _, _, _, err := grpo.BuildGroup(g, 2, roc, 1, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := grpo.BuildGroup(g, grpo.Config{GroupSize: 2, RoC: roc, Seed: 1}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one naming %q", err, want)
 		}
 	}
@@ -377,17 +357,20 @@ func TestOverlong(t *testing.T) {
 	}
 	g := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 1), made("p", 2, 0)}}
 	long := func(t *rl.Trajectory) float64 { return float64(t.Rollout%2) / 2 }
-	_, plain, _, err := grpo.BuildGroup(g, 3, grpo.RoC{}, 1, nil)
-	kept, got, fate, err2 := grpo.BuildGroup(g, 3, grpo.RoC{}, 1, long)
-	if err != nil || err2 != nil || fate != grpo.FateKept || len(kept) != 3 || kept[1].Reward != 1 {
-		t.Fatalf("%v %v: %s, %d kept", err, err2, fate, len(kept))
+	cfg := grpo.Config{GroupSize: 3, Seed: 1}
+	without, err := grpo.BuildGroup(g, cfg)
+	cfg.Penalty = long
+	with, err2 := grpo.BuildGroup(g, cfg)
+	if err != nil || err2 != nil || with.Fate != grpo.FateKept || len(with.Kept) != 3 || with.Kept[1].Reward != 1 {
+		t.Fatalf("%v %v: %s, %d kept", err, err2, with.Fate, len(with.Kept))
 	}
+	plain, got := without.Samples, with.Samples
 	if plain[0].Advantage != plain[1].Advantage || got[0].Advantage <= got[1].Advantage || got[1].Advantage <= got[2].Advantage {
 		t.Errorf("advantages %v, %v, %v", got[0].Advantage, got[1].Advantage, got[2].Advantage)
 	}
 	g.Trajectories = g.Trajectories[:2]
-	if _, _, fate, _ := grpo.BuildGroup(g, 3, grpo.RoC{}, 1, long); fate != grpo.FateAllCorrect {
-		t.Errorf("a group that is all correct is %s", fate)
+	if got, _ := grpo.BuildGroup(g, cfg); got.Fate != grpo.FateAllCorrect {
+		t.Errorf("a group that is all correct is %s", got.Fate)
 	}
 }
 

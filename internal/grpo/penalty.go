@@ -6,6 +6,12 @@ import "temper/internal/rl"
 // wrong calls, so that using the tool well is preferred to not using it.
 const noCallPenalty = 0.5
 
+// Weight returns 1/(p_err + p_format + s), the weight by which ModePaper draws a correct
+// trajectory with these penalties.
+func (c RoC) Weight(toolErrorRate, formatPenalty float64) float64 {
+	return 1 / (toolErrorRate + formatPenalty + c.Smoothing)
+}
+
 // Penalties returns the two numbers by which Resample-on-Correct ranks correct
 // trajectories (arXiv 2508.20722, section 2.2.3): p_err, the share of tool calls that are
 // errors, and p_format, which is above 0 without exactly one answer. What is an error and

@@ -70,7 +70,7 @@ func (r *Released) addTags(text string) {
 func (r Released) Penalties() (toolErrorRate, formatPenalty float64) {
 	toolErrorRate = noCallPenalty
 	if r.Results > 0 {
-		toolErrorRate = float64(r.Errors) / float64(r.Results)
+		toolErrorRate = rl.ToolErrorRate(r.Results, r.Errors)
 	}
 	if r.Answers == 0 || r.Unbalanced || r.Turns == 0 {
 		return toolErrorRate, 1

@@ -144,9 +144,9 @@ func TestGroupsBelowG(t *testing.T) {
 		{grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}, 4, grpo.FateKept, 3},
 		{grpo.RoC{Mode: grpo.ModeReleased}, 4, grpo.FateKept, 3}, // plain GRPO
 	} {
-		kept, samples, fate, err := grpo.BuildGroup(g, c.size, c.roc, 1, nil)
-		if err != nil || fate != c.fate || len(kept) != c.kept || len(samples) != c.kept {
-			t.Errorf("%+v, G %d: %s with %d and %d, %v; want %s with %d", c.roc, c.size, fate, len(kept), len(samples), err, c.fate, c.kept)
+		got, err := grpo.BuildGroup(g, grpo.Config{GroupSize: c.size, RoC: c.roc, Seed: 1})
+		if err != nil || got.Fate != c.fate || len(got.Kept) != c.kept || len(got.Samples) != c.kept {
+			t.Errorf("%+v, G %d: %s with %d and %d, %v; want %s with %d", c.roc, c.size, got.Fate, len(got.Kept), len(got.Samples), err, c.fate, c.kept)
 		}
 	}
 }
@@ -166,14 +166,14 @@ func TestTableOfTheRelease(t *testing.T) {
 	}
 	clean := func(int) string { return "3" }
 	kept := func(g rl.Group, size int, roc grpo.RoC) (rollouts []int, fate grpo.Fate) {
-		ts, _, fate, err := grpo.BuildGroup(g, size, roc, 1, nil)
+		got, err := grpo.BuildGroup(g, grpo.Config{GroupSize: size, RoC: roc, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, tr := range ts {
+		for _, tr := range got.Kept {
 			rollouts = append(rollouts, tr.Rollout)
 		}
-		return rollouts, fate
+		return rollouts, got.Fate
 	}
 	script := grpo.RoC{Enabled: true, Mode: grpo.ModeReleased, MinPositive: 2, MinNegative: 2}
 	for rewards, want := range map[string]grpo.Fate{"1111": grpo.FateAllCorrect, "0000": grpo.FateAllWrong, "0111": grpo.FateKept} {

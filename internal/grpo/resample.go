@@ -143,14 +143,13 @@ func uniformKeys(ts []rl.Trajectory, seed uint64) []float64 {
 	return keys
 }
 
-// weightedKeys draws each key from an exponential distribution with rate 1/(p+s). The
-// lowest keys are then a sample without replacement with probabilities proportional
+// weightedKeys draws each key from an exponential distribution whose rate is the weight
+// of the trajectory. The lowest keys are then a sample without replacement with probabilities proportional
 // to the rates (Efraimidis and Spirakis 2006).
 func weightedKeys(ts []rl.Trajectory, cfg RoC, seed uint64) []float64 {
 	keys := make([]float64, len(ts))
 	for i := range ts {
-		toolErrorRate, formatPenalty := cfg.Penalties(&ts[i])
-		keys[i] = -math.Log1p(-draw(&ts[i], seed)) * (toolErrorRate + formatPenalty + cfg.Smoothing)
+		keys[i] = -math.Log1p(-draw(&ts[i], seed)) / cfg.Weight(cfg.Penalties(&ts[i]))
 	}
 	return keys
 }

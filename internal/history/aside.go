@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/record"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 )
 
 // Times are what the trajectories of a step took, in no order; none where nobody recorded

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/history"
-	"temper/internal/record"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 	"temper/internal/run/runtest"
 )
 

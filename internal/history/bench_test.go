@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"temper/internal/artifact"
 	"temper/internal/blob/memblob"
 	"temper/internal/history"
+	"temper/internal/run/artifact"
 )
 
 // BenchmarkListOfRuns lists 200 runs of 510 steps on a store that is 50 ms away: with

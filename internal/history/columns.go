@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"temper/internal/blob"
-	"temper/internal/record"
+	"temper/internal/run/record"
 )
 
 // Columns are those of the index of a step, undecoded; ok is false where none was

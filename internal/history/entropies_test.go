@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"temper/internal/history"
-	"temper/internal/record"
+	"temper/internal/run/record"
 	"temper/internal/run/runtest"
 )
 

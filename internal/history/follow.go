@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // pace is how often a store is asked for what is new.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // word is an entry in short.

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/setup"
 	"temper/internal/series"
 )

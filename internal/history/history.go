@@ -11,11 +11,11 @@ import (
 	"context"
 	"sync"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Folder is where the folders of all runs are.

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Lister is List for those who ask again and again: it reads an entry of the catalog

@@ -4,10 +4,10 @@ import (
 	"context"
 	"path"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Events are the entries of the event log, in order of time.

@@ -6,11 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // TestReaders: what a run left comes back through one package.

@@ -11,12 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
-	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 )
 
 // Search is what to look for in the texts of trajectories.

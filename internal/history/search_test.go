@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/history"
-	"temper/internal/record"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 	"temper/internal/run/runtest"
-	"temper/internal/tokenizer"
 )
 
 // TestSearchFindsNewestFirst, one hit a trajectory, and says when there are more.

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"sync"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/record"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/rl"
+	"temper/internal/rules"
 	"temper/internal/run"
-	"temper/internal/tokenizer"
-	"temper/internal/watch"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 )
 
 // Rollouts reads what was sampled for a run, step by step, and what became of it.
@@ -30,8 +30,8 @@ func (o Rollouts) Record(ctx context.Context, step int) (rec run.StepRecord, ok 
 
 // Watch is what the rules of the run's watch know after a step; ok is false where it is
 // not recorded.
-func (o Rollouts) Watch(ctx context.Context, step int) (s watch.State, ok bool, err error) {
-	return artifact.Lookup[watch.State](ctx, o.run.store, o.run.layout.Watch(step))
+func (o Rollouts) Watch(ctx context.Context, step int) (s rules.WatchState, ok bool, err error) {
+	return artifact.Lookup[rules.WatchState](ctx, o.run.store, o.run.layout.Watch(step))
 }
 
 // Batch is what became of the groups of a step; ok is false where it is not recorded,
@@ -57,8 +57,9 @@ func (o Rollouts) Index(ctx context.Context, step int) (rows []record.Row, ok bo
 	return rows, true, o.addEntropies(ctx, step, func(data []byte) error { return record.AddEntropies(rows, data) })
 }
 
-// Advantages are those of the trajectories that the trainer got of a problem in a step,
-// by rollout; ok is false where they are not recorded.
+// Advantages returns the advantages of the trajectories of a problem that the trainer got
+// in a step, by rollout; ok is false where they are not recorded. Those of an estimator
+// that whitens are whitened once the step has its batch.
 func (o Rollouts) Advantages(ctx context.Context, step int, problemID string) (out map[int]float64, ok bool, err error) {
 	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Samples(step, problemID))
 	if errors.Is(err, blob.ErrNotExist) {
@@ -71,9 +72,13 @@ func (o Rollouts) Advantages(ctx context.Context, step int, problemID string) (o
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(o.run.layout.Samples(step, problemID)), err, blob.ErrCorrupt)
 	}
+	batch, _, err := o.Batch(ctx, step)
+	if err != nil {
+		return nil, false, err
+	}
 	out = make(map[int]float64, len(samples))
 	for i := range samples {
-		out[samples[i].Rollout] = float64(samples[i].Advantage)
+		out[samples[i].Rollout] = batch.Whitening.Apply(float64(samples[i].Advantage))
 	}
 	return out, true, nil
 }

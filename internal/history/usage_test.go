@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"testing"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/history"
+	"temper/internal/run/artifact"
 )
 
 // TestUsageByKind: every object of a run is counted once, under the right kind.

@@ -10,10 +10,10 @@ import (
 	"path"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
 )
 

@@ -11,8 +11,8 @@ import (
 	"temper/internal/run"
 )
 
-// readBatch reads the samples of a batch, group by group: never more than one
-// group is in memory twice. Errors: Corrupt.
+// readBatch reads the samples of a batch group by group and whitens their advantages
+// where the batch has a Whitening. At most one group is in memory twice. Errors: Corrupt.
 func readBatch(ctx context.Context, store blob.Store, ref blob.Ref) (rl.Batch, error) {
 	data, err := blob.ReadRef(ctx, store, ref)
 	if err != nil {
@@ -22,7 +22,7 @@ func readBatch(ctx context.Context, store blob.Store, ref blob.Ref) (rl.Batch, e
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return rl.Batch{}, fmt.Errorf("%s: %w: %w", store.Locate(ref.Key), err, blob.ErrCorrupt)
 	}
-	batch := rl.Batch{Step: stored.Step, Samples: stored.Samples}
+	batch := rl.Batch{Step: stored.Step}
 	for i := range stored.Groups {
 		g := &stored.Groups[i]
 		if g.NumSamples == 0 {
@@ -38,6 +38,9 @@ func readBatch(ctx context.Context, store blob.Store, ref blob.Ref) (rl.Batch, e
 		}
 		if err != nil {
 			return rl.Batch{}, fmt.Errorf("%s: %w: %w", store.Locate(g.Samples.Key), err, blob.ErrCorrupt)
+		}
+		for k := range samples {
+			samples[k].Advantage = float32(stored.Whitening.Apply(float64(samples[k].Advantage)))
 		}
 		batch.Samples = append(batch.Samples, samples...)
 	}

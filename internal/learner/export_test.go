@@ -5,6 +5,9 @@ import (
 	"temper/internal/run"
 )
 
+// ReadBatch is readBatch.
+var ReadBatch = readBatch
+
 // Schedules is the position of each RL step in its learning-rate schedule, as
 // {step, total}.
 func Schedules(cfg config.Run) [][2]int {

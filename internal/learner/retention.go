@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strconv"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/failpoint"
-	"temper/internal/proof"
-	"temper/internal/retrain"
+	"temper/internal/proc/failpoint"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
+	"temper/internal/run/chain"
+	"temper/internal/run/retrain"
 	"temper/trainer/checkpoint"
 )
 
@@ -307,5 +307,5 @@ func (k retention) note(ctx context.Context, cursor int, gone []string) error {
 	if err := k.lease.Check(ctx); err != nil {
 		return err
 	}
-	return proof.Retire(ctx, k.store, k.Layout, proof.Retired{Cursor: cursor, Keys: gone})
+	return chain.Retire(ctx, k.store, k.Layout, chain.Retired{Cursor: cursor, Keys: gone})
 }

@@ -11,11 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/runtest"
 	"temper/trainer/checkpoint"
 )

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
 	"temper/internal/series"
 	"temper/trainer/checkpoint"
 )

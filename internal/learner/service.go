@@ -10,14 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/cputime"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
-	"temper/internal/proof"
+	"temper/internal/proc"
+	"temper/internal/proc/failpoint"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
+	"temper/internal/run/chain"
 	"temper/internal/series"
 	"temper/trainer/checkpoint"
 )
@@ -31,7 +31,7 @@ type Config struct {
 	OnLease func(run string, epoch int64)
 	Now     func() time.Time
 	// Meter measures what the machine is busy with; nil does not.
-	Meter *cputime.Meter
+	Meter *proc.Meter
 	// Graphs counts what was compiled since the process began; nil where nothing is.
 	Graphs func() series.Graphs
 	// Work says what an update by so many tokens in so many sequences computes, and what the
@@ -48,7 +48,7 @@ type Config struct {
 	MaxResident      int
 	MaxResidentBytes int64
 	// MadeBy describes this program and machine for the records of a run; nil for nothing.
-	MadeBy func(config.Run) proof.Maker
+	MadeBy func(config.Run) chain.Maker
 	// Sharing says how policies are published.
 	Sharing
 	// Rehearsal says that what is stored is thrown away afterwards: the service makes

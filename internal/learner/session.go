@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
 	"temper/trainer/optimizer"
 )

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"temper/internal/blob"
-	"temper/internal/record"
 	"temper/internal/rl"
+	"temper/internal/run/record"
 )
 
 // tokenScorer is a learner that says of each token how likely the policy finds it, and how

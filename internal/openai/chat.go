@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"temper/internal/chat"
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // chatRequest is the body of POST /v1/chat/completions.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // defaultCompletion is the number of tokens of a completion that names none.

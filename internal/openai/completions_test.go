@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 )
 
 func TestCompletions(t *testing.T) {
@@ -119,7 +119,7 @@ func TestStopStrings(t *testing.T) {
 
 // TestSamplersReachTheEngine sends each limit, and the values that keep every token.
 func TestSamplersReachTheEngine(t *testing.T) {
-	for body, want := range map[string]*policy.Sampler{
+	for body, want := range map[string]*inference.Sampler{
 		`"top_p": 0.9`: {TopP: 0.9}, `"top_k": 50`: {TopK: 50}, `"min_p": 0.1`: {MinP: 0.1},
 		`"top_p": 0.5, "top_k": 3, "min_p": 1`: {TopP: 0.5, TopK: 3, MinP: 1},
 		`"top_p": 1, "top_k": -1, "min_p": 0`:  nil, `"top_k": 0`: nil, `"n": 1`: nil,
@@ -224,10 +224,10 @@ func TestBadRequests(t *testing.T) {
 // Failures of the engine have the status that clients act on.
 func TestEngineFailures(t *testing.T) {
 	for want, failure := range map[int]error{
-		http.StatusTooManyRequests: policy.ErrOverloaded, http.StatusServiceUnavailable: policy.ErrStaleVersion, http.StatusInternalServerError: errors.New("broken"),
+		http.StatusTooManyRequests: inference.ErrOverloaded, http.StatusServiceUnavailable: inference.ErrStaleVersion, http.StatusInternalServerError: errors.New("broken"),
 	} {
 		s := serve(t, func(string) string { return "x" })
-		s.Fail = func(int, policy.Request) error { return failure }
+		s.Fail = func(int, inference.Request) error { return failure }
 		_, err := s.client.Chat.Completions.New(t.Context(), ask("x"))
 		if e := (*openai.Error)(nil); !errors.As(err, &e) || e.StatusCode != want {
 			t.Errorf("%v: %v, want status %d", failure, err, want)
@@ -238,7 +238,7 @@ func TestEngineFailures(t *testing.T) {
 	}
 	// In the middle of a stream the error is the last part.
 	s := serve(t, func(string) string { return strings.Repeat("x", 100) })
-	s.Fail = func(call int, _ policy.Request) error {
+	s.Fail = func(call int, _ inference.Request) error {
 		if call > 2 {
 			return errors.New("broken")
 		}

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 )
 
 // Types of errors, as OpenAI's clients tell them apart.
@@ -70,9 +70,9 @@ func asAPIError(err error) *apiError {
 	switch {
 	case errors.As(err, &own):
 		return own
-	case errors.Is(err, policy.ErrOverloaded):
+	case errors.Is(err, inference.ErrOverloaded):
 		return &apiError{status: http.StatusTooManyRequests, Type: typeBusy, Code: "overloaded", Message: "the engine has no room for another request; try again"}
-	case errors.Is(err, policy.ErrStaleVersion):
+	case errors.Is(err, inference.ErrStaleVersion):
 		return &apiError{status: http.StatusServiceUnavailable, Type: typeServer, Code: "model_replaced", Message: "the model was replaced while it answered; try again"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &apiError{status: http.StatusServiceUnavailable, Type: typeServer, Code: "cancelled", Message: "the request was ended"}

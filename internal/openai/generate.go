@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"sync"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 )
 
 // generateRequest is the body of POST /inference/v1/generate, vLLM's request for token ids
@@ -213,7 +213,7 @@ func (r *running) abort(limits Limits) http.HandlerFunc {
 		defer r.mu.Unlock()
 		for _, name := range body.RequestIDs {
 			if cancel, ok := r.byName[name]; ok {
-				cancel(policy.ErrCut)
+				cancel(inference.ErrCut)
 			}
 		}
 		writeJSON(w, http.StatusOK, json.RawMessage("{}"))

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 )
 
 // TestGenerate: token ids go in and out as vLLM has it, with a log-probability each, the
@@ -70,7 +70,7 @@ func jsonOf(t *testing.T, v any) string {
 // TestAbort: a request that is ended by its name answers with what it has.
 func TestAbort(t *testing.T) {
 	s := serve(t, func(string) string { return "x" })
-	s.Fail = func(int, policy.Request) error {
+	s.Fail = func(int, inference.Request) error {
 		for _, body := range []string{`{"request_ids": ["other"]}`, `{"request_ids": ["generate-tokens-r", "r"]}`} {
 			if status, out := s.post("/abort_requests", body); status != http.StatusOK {
 				t.Errorf("%d %v", status, out)

@@ -17,10 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	openaiapi "temper/internal/openai"
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
-	"temper/internal/tokenizer"
 )
 
 const template = `{% if tools %}TOOLS {{ tools | tojson }}
@@ -31,7 +31,7 @@ const template = `{% if tools %}TOOLS {{ tools | tojson }}
 
 // service is a server over a scripted engine.
 type service struct {
-	*policytest.Script
+	*inferencetest.Script
 	t      *testing.T
 	url    string
 	tok    *tokenizer.Tokenizer
@@ -39,11 +39,11 @@ type service struct {
 }
 
 // reporter is a scripted engine that says how it is.
-type reporter struct{ *policytest.Script }
+type reporter struct{ *inferencetest.Script }
 
-// Status implements policy.Reporter.
-func (reporter) Status(context.Context) (policy.Status, error) {
-	return policy.Status{Capacity: 4000, Used: 1000, Waiting: 3}, nil
+// Status implements inference.Reporter.
+func (reporter) Status(context.Context) (inference.Status, error) {
+	return inference.Status{Capacity: 4000, Used: 1000, Waiting: 3}, nil
 }
 
 // serve serves an engine that says what reply returns for the text of the context, and
@@ -59,9 +59,9 @@ func serve(t *testing.T, reply func(context string) string) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{t: t, tok: tok, Script: &policytest.Script{Context: 1000}}
+	s := &service{t: t, tok: tok, Script: &inferencetest.Script{Context: 1000}}
 	// The engine goes on from what it has said: a stream asks for a few tokens at a time.
-	s.Reply = func(req policy.Request) []int32 {
+	s.Reply = func(req inference.Request) []int32 {
 		context := tok.Decode(req.Tokens)
 		at := strings.LastIndex(context, "assistant\n") + len("assistant\n")
 		if !strings.Contains(context, "assistant\n") {

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strconv"
 
-	"temper/internal/policy"
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
+	"temper/internal/inference"
 )
 
 // chatLogprobs are the log-probabilities of a chat's choice.
@@ -60,8 +60,8 @@ func newLikelyToken(t *tokenizer.Tokenizer, id int32, logprob float32) likelyTok
 
 // askTop has the n likeliest tokens reported at each position.
 func (p *sampling) askTop(param string, n int) *apiError {
-	if n < 0 || n > policy.MaxTopLogprobs {
-		return invalid(param, "%d, want 0 to %d", n, policy.MaxTopLogprobs)
+	if n < 0 || n > inference.MaxTopLogprobs {
+		return invalid(param, "%d, want 0 to %d", n, inference.MaxTopLogprobs)
 	}
 	p.top = n
 	return nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 )
 
 // meter counts under the names of vLLM, so that its boards show this server.
@@ -48,21 +48,21 @@ func newMeter(registry prometheus.Registerer, model string) *meter {
 
 // watch exports what the engine says of itself, where it does.
 func (m *meter) watch(registry prometheus.Registerer, model Model) {
-	engine, ok := model.Engine.(policy.Reporter)
+	engine, ok := model.Engine.(inference.Reporter)
 	if !ok || registry == nil {
 		return
 	}
-	status := func() policy.Status {
+	status := func() inference.Status {
 		st, _ := engine.Status(context.Background()) // an engine of this process always answers
 		return st
 	}
 	labels := prometheus.Labels{"model_name": model.Name}
-	gauge := func(name, help string, of func(policy.Status) float64) prometheus.Collector {
+	gauge := func(name, help string, of func(inference.Status) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return of(status()) })
 	}
 	registry.MustRegister(
-		gauge("vllm:num_requests_waiting", "Choices that wait for the engine.", func(s policy.Status) float64 { return float64(s.Waiting) }),
-		gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that is used, of 1.", func(s policy.Status) float64 {
+		gauge("vllm:num_requests_waiting", "Choices that wait for the engine.", func(s inference.Status) float64 { return float64(s.Waiting) }),
+		gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that is used, of 1.", func(s inference.Status) float64 {
 			if s.Capacity <= 0 {
 				return 0
 			}

@@ -18,15 +18,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"temper/internal/chat"
-	"temper/internal/policy"
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
+	"temper/internal/inference"
 )
 
 // Model is what a Server serves.
 type Model struct {
 	// Name is what requests call it.
 	Name   string
-	Engine policy.Engine
+	Engine inference.Engine
 	// Tokenizer and Template are the model's own. Without a Template there are no chats.
 	Tokenizer *tokenizer.Tokenizer
 	Template  *chat.Template

@@ -10,9 +10,9 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"temper/internal/chat"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	openaiapi "temper/internal/openai"
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
 )
 
 // TestAHistoryBeginsTurnsAsTheirPromptsDid: the prompt of rStar2-Agent opens a turn with
@@ -29,7 +29,7 @@ func TestAHistoryBeginsTurnsAsTheirPromptsDid(t *testing.T) {
 	}
 	end, _ := tok.Special("<|im_end|>")
 	said := "6*7</reason><answer>42</answer>"
-	script := &policytest.Script{Reply: func(policy.Request) []int32 { return append(tok.EncodeSpecial(said), end) }}
+	script := &inferencetest.Script{Reply: func(inference.Request) []int32 { return append(tok.EncodeSpecial(said), end) }}
 	api, err := openaiapi.New(openaiapi.Model{
 		Name: "m", Engine: script, Tokenizer: tok, Template: tmpl, Stop: []int32{end}, Temperature: 1, Created: time.Unix(7, 0),
 	}, openaiapi.Limits{}, nil)

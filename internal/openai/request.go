@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 )
 
 // sampling are the parameters that chats and completions share. Pointers tell what was
@@ -42,9 +42,9 @@ type sampling struct {
 	RepetitionPenalty *float64        `json:"repetition_penalty"`
 	LogitBias         json.RawMessage `json:"logit_bias"`
 
-	stops   []string        // read from Stop
-	sampler *policy.Sampler // read from TopP, TopK and MinP; nil keeps all tokens
-	top     int             // likeliest tokens to report at each position
+	stops   []string           // read from Stop
+	sampler *inference.Sampler // read from TopP, TopK and MinP; nil keeps all tokens
+	top     int                // likeliest tokens to report at each position
 }
 
 // maxTemperature is that of OpenAI's servers.
@@ -85,7 +85,7 @@ func (p *sampling) readSampler() *apiError {
 	case p.MinP != nil && !(*p.MinP >= 0 && *p.MinP <= 1):
 		return invalid("min_p", "%v, want 0 to 1", *p.MinP)
 	}
-	var by policy.Sampler
+	var by inference.Sampler
 	if p.TopP != nil && *p.TopP < 1 {
 		by.TopP = *p.TopP
 	}
@@ -95,7 +95,7 @@ func (p *sampling) readSampler() *apiError {
 	if p.MinP != nil {
 		by.MinP = *p.MinP
 	}
-	if by != (policy.Sampler{}) {
+	if by != (inference.Sampler{}) {
 		p.sampler = &by
 	}
 	return nil

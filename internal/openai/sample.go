@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 )
 
@@ -35,7 +35,7 @@ type draw struct {
 	temperature float32
 	seed        uint64
 	stops       []string
-	sampler     *policy.Sampler
+	sampler     *inference.Sampler
 	top         int // likeliest tokens to report at each position
 	chunk       int
 	// end are the tokens that end the choice, in place of those of the model.
@@ -50,7 +50,7 @@ type piece struct {
 	Text     string
 	Tokens   []int32
 	Logprobs []float32
-	Top      [][]policy.TokenLogprob // nil where none were asked for
+	Top      [][]inference.TokenLogprob // nil where none were asked for
 }
 
 // outcome is a choice that has ended.
@@ -101,7 +101,7 @@ func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (ou
 	}
 	session := fmt.Sprintf("openai/%016x/%d", randomSeed(), time.Now().UnixNano())
 	defer s.model.Engine.Release(session)
-	req := policy.Request{
+	req := inference.Request{
 		Tokens: append(make([]int32, 0, len(d.prompt)+d.maxTokens), d.prompt...),
 		Stop:   stop, Temperature: d.temperature, Seed: d.seed, Version: -1, Session: session,
 		Sampler: d.sampler, TopLogprobs: d.top,
@@ -146,7 +146,7 @@ func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (ou
 }
 
 // check refuses a generation that is none, or that the engine sampled otherwise.
-func (d *draw) check(gen policy.Generation) error {
+func (d *draw) check(gen inference.Generation) error {
 	switch {
 	case gen.Finish != rl.FinishAbort && len(gen.Tokens) == 0, len(gen.Logprobs) != len(gen.Tokens):
 		return fmt.Errorf("%d tokens with %d log-probabilities", len(gen.Tokens), len(gen.Logprobs))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/openai/openai-go/v3"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 )
 
 // TestChoicesInAStream: several choices share a stream, each with its own end, and say what
@@ -100,7 +100,7 @@ func TestBytesThatAreNoText(t *testing.T) {
 func TestAClientThatLeaves(t *testing.T) {
 	s := serve(t, func(string) string { return strings.Repeat("x", 900) })
 	first, gone := make(chan struct{}), make(chan struct{})
-	s.Fail = func(call int, _ policy.Request) error {
+	s.Fail = func(call int, _ inference.Request) error {
 		if call == 3 {
 			close(first)
 			<-gone

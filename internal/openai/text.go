@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // text turns tokens into text that ends before the first stop string.

@@ -1,11 +1,3 @@
-// Package placement owns the words for where the processes of a run are: nodes with
-// their room, jobs of equal members, the members themselves, and the port to whatever
-// starts them. It owns no rule of who gets room, which is package gang's, and no
-// scheduler's API.
-//
-// Invariant: a run's job is known by its id and epoch alone, so that whoever repeats a
-// call that it does not know the outcome of finds what it made, and never makes or
-// stops another.
 package placement
 
 import (
@@ -16,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"temper/internal/role"
 )
 
 // Room is what a member needs, or what a node has. Zero needs nothing of a thing.
@@ -149,15 +143,23 @@ type Node struct {
 // Role is what the members of a job do.
 type Role string
 
-// The roles that a run may have of its own. The value begins the job's id.
+// The roles that a run may have for itself. The value begins the job's id.
 const (
-	RoleTrainer Role = "trainer"
-	RoleRollout Role = "rollout"
-	RoleEngine  Role = "engine"
+	RoleTrainer Role = role.Trainer
+	RoleRollout Role = role.Rollout
+	RoleEngine  Role = role.Engine
 )
 
+// Roles returns the roles that a run may have for itself.
+func Roles() (out []Role) {
+	for _, name := range role.PerRun() {
+		out = append(out, Role(name))
+	}
+	return out
+}
+
 // JobID is the id of a run's job.
-func JobID(role Role, runID string) string { return string(role) + "-" + runID }
+func JobID(r Role, runID string) string { return string(r) + "-" + runID }
 
 // Queues are the task queues of a run. Zero values are those that all runs share.
 type Queues struct {

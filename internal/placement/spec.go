@@ -3,6 +3,8 @@ package placement
 import (
 	"fmt"
 	"strings"
+
+	"temper/internal/role"
 )
 
 // Spec is the room that a run asks for, as a person writes it beside the configuration:
@@ -86,7 +88,7 @@ func (g namedGroup) check(path string) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s.%s: is %d, want %d to %d", path, n.key, n.value, n.least, n.most))
 		}
 	}
-	if g.Most != 0 && g.role != RoleEngine {
+	if g.Most != 0 && !role.Of(string(g.role)).Grows {
 		wrong = append(wrong, fmt.Sprintf("%s.most: only engines grow and shrink: leave it out", path))
 	} else if g.Most != 0 && g.Most < g.Count {
 		wrong = append(wrong, fmt.Sprintf("%s.most: is %d, want count (%d) or more", path, g.Most, g.Count))

@@ -10,8 +10,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/history"
-	"temper/internal/record"
 	"temper/internal/run"
+	"temper/internal/run/record"
 	"temper/internal/series"
 )
 

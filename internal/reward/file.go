@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/pyfile"
 	"temper/internal/rl"
+	"temper/internal/tool/pyfile"
 )
 
 // File is a Python file of the user's with a function that gives rewards in place of

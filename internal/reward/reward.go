@@ -1,10 +1,3 @@
-// Package reward owns the steps from a response to its reward: it finds the final
-// answer, compares it with the key, and gives a reward only to a trajectory that is
-// finished and correct. Environments decide what else counts as correct. File is a
-// function of the user's that gives rewards in their place.
-//
-// Invariant: without such a function the reward is 1 or 0 and depends only on
-// correctness and the stop reason, never on form or tool use.
 package reward
 
 import (

@@ -257,7 +257,8 @@ type Sample struct {
 	Tokens          []int32   `json:"tokens"`
 	LossMask        []bool    `json:"loss_mask"`
 	RolloutLogprobs []float32 `json:"rollout_logprobs"`
-	// Advantage is one number per trajectory, broadcast by LossMask.
+	// Advantage is one number per trajectory, broadcast by LossMask. In stored samples of
+	// an estimator that whitens, it is the number before whitening.
 	Advantage float32 `json:"advantage"`
 	// Truncated says that the trajectory hit the limit of response tokens.
 	Truncated bool `json:"truncated,omitempty"`
@@ -269,15 +270,22 @@ type Batch struct {
 	Samples []Sample `json:"samples"`
 }
 
+// LossTokens returns the number of tokens in the loss of the sample.
+func (s *Sample) LossTokens() int {
+	n := 0
+	for _, m := range s.LossMask {
+		if m {
+			n++
+		}
+	}
+	return n
+}
+
 // LossTokens returns the number of tokens in the loss of the batch.
 func (b *Batch) LossTokens() int {
 	n := 0
 	for i := range b.Samples {
-		for _, m := range b.Samples[i].LossMask {
-			if m {
-				n++
-			}
-		}
+		n += b.Samples[i].LossTokens()
 	}
 	return n
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/blob"
-	"temper/internal/policy"
-	"temper/internal/policy/fleet"
-	"temper/internal/policy/policytest"
+	"temper/internal/inference"
+	"temper/internal/inference/fleet"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 )
 
 // planner is an engine that wants to know what begins.
 type planner struct {
-	*policytest.Script
+	*inferencetest.Script
 	refuse error
 
 	mu       sync.Mutex
-	begun    [][]policy.Trajectory
+	begun    [][]inference.Trajectory
 	known    map[string]bool
 	surprise []string // sessions of requests that nobody announced
 }
 
-func (p *planner) Begin(_ context.Context, list []policy.Trajectory) error {
+func (p *planner) Begin(_ context.Context, list []inference.Trajectory) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begun = append(p.begun, list)
@@ -39,7 +39,7 @@ func (p *planner) Begin(_ context.Context, list []policy.Trajectory) error {
 	return p.refuse
 }
 
-func (p *planner) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
+func (p *planner) Generate(ctx context.Context, req inference.Request) (inference.Generation, error) {
 	p.mu.Lock()
 	if !p.known[req.Session] {
 		p.surprise = append(p.surprise, req.Session)
@@ -66,7 +66,7 @@ func TestAPlannerIsToldWhatBegins(t *testing.T) {
 	if len(first) != cfg.MaxConcurrent {
 		t.Errorf("%d were announced together, want all %d that live at a time", len(first), cfg.MaxConcurrent)
 	}
-	want := policy.Trajectory{
+	want := inference.Trajectory{
 		Session: "run/train/1/2/chase1-1/0", Run: "run", Problem: "chase1-1", Stage: 1, Step: 2, Prompt: g.Trajectories[0].PromptTokens, Limit: 200,
 	}
 	if diff := cmp.Diff(want, first[0]); diff != "" {
@@ -86,7 +86,7 @@ func TestAPlannerIsToldWhatBegins(t *testing.T) {
 
 func TestTooLargeEndsAGroupAtOnce(t *testing.T) {
 	f := newFormat(t)
-	engine := &planner{Script: says(f, "<answer>1</answer>"), known: map[string]bool{}, refuse: fmt.Errorf("200 tokens: %w", policy.ErrTooLarge)}
+	engine := &planner{Script: says(f, "<answer>1</answer>"), known: map[string]bool{}, refuse: fmt.Errorf("200 tokens: %w", inference.ErrTooLarge)}
 	cfg := config()
 	d := cfg.deps(f, engine.Script, prints("1"))
 	d.Engine = engine
@@ -94,14 +94,14 @@ func TestTooLargeEndsAGroupAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Group(t.Context(), spec(), 10); !errors.Is(err, policy.ErrTooLarge) {
+	if _, err := r.Group(t.Context(), spec(), 10); !errors.Is(err, inference.ErrTooLarge) {
 		t.Errorf("error %v, want ErrTooLarge", err)
 	}
-	if _, err := r.Rollout(t.Context(), spec()); !errors.Is(err, policy.ErrTooLarge) {
+	if _, err := r.Rollout(t.Context(), spec()); !errors.Is(err, inference.ErrTooLarge) {
 		t.Errorf("error %v of a single rollout, want ErrTooLarge", err)
 	}
 	calls := 0
-	engine.Fail = func(int, policy.Request) error { calls++; return policy.ErrTooLarge }
+	engine.Fail = func(int, inference.Request) error { calls++; return inference.ErrTooLarge }
 	got := run(t, newRunner(t, f, engine.Script, prints("1")), spec())
 	if got.StopReason != rl.StopInfraError || calls != 1 {
 		t.Errorf("stopped by %q after %d requests, want one that is not repeated", got.StopReason, calls)
@@ -109,17 +109,17 @@ func TestTooLargeEndsAGroupAtOnce(t *testing.T) {
 }
 
 // loadable is a script in a fleet.
-type loadable struct{ *policytest.Script }
+type loadable struct{ *inferencetest.Script }
 
 func (loadable) Load(context.Context, blob.Ref, int64) error { return nil }
 
-func (l loadable) Status(context.Context) (policy.Status, error) {
-	return policy.Status{Version: l.Serving, MaxContext: 1000, Capacity: 1000, Exact: true}, nil
+func (l loadable) Status(context.Context) (inference.Status, error) {
+	return inference.Status{Version: l.Serving, MaxContext: 1000, Capacity: 1000, Exact: true}, nil
 }
 
 func TestAFleetSamplesWhatOneEngineSamples(t *testing.T) {
 	f := newFormat(t)
-	script := func() *policytest.Script {
+	script := func() *inferencetest.Script {
 		s := says(f, call("x"), call("y"), "<answer>1</answer>")
 		s.Context = 1000
 		return s
@@ -134,7 +134,7 @@ func TestAFleetSamplesWhatOneEngineSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer many.Close()
-	members := []*policytest.Script{script(), script(), script()}
+	members := []*inferencetest.Script{script(), script(), script()}
 	for i, m := range members {
 		if err := many.Join(fleet.Member{Name: fmt.Sprint(i), Engine: loadable{m}}); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"sync"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 )
 
@@ -60,11 +60,11 @@ func (r *Runner) runOne(ctx context.Context, s Spec, ended func(Spec, rl.Traject
 // announce tells an engine that plans which trajectories begin. One that cannot be run is
 // left out: its own error says more.
 func (r *Runner) announce(ctx context.Context, specs []Spec) error {
-	planner, ok := r.deps.Engine.(policy.Planner)
+	planner, ok := r.deps.Engine.(inference.Planner)
 	if !ok || len(specs) == 0 || ctx.Err() != nil {
 		return nil
 	}
-	list := make([]policy.Trajectory, 0, len(specs))
+	list := make([]inference.Trajectory, 0, len(specs))
 	most, prompt := planner.MaxContext(), 0
 	for i := range specs {
 		s := &specs[i]
@@ -79,7 +79,7 @@ func (r *Runner) announce(ctx context.Context, specs []Spec) error {
 			have, limit = s.Part.announce(prompt, limit)
 		}
 		if prompt > 0 && limit > 0 {
-			list = append(list, policy.Trajectory{
+			list = append(list, inference.Trajectory{
 				Session: s.name(), Run: s.RunID, Problem: s.Problem.ID, Stage: s.Stage, Step: s.Step, Prompt: have, Limit: limit,
 			})
 		}

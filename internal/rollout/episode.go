@@ -8,7 +8,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/env"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/internal/tool"
 	"temper/sandbox"
@@ -103,7 +103,7 @@ func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, e
 			return nil, rl.FinishAbort, nil
 		}
 	}
-	req := policy.Request{
+	req := inference.Request{
 		Tokens:      e.transcript.Tokens(),
 		MaxTokens:   most,
 		Stop:        e.runner.deps.Format.Stop(),
@@ -112,7 +112,7 @@ func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, e
 		Version:     e.version,
 		Session:     e.name,
 	}
-	var gen policy.Generation
+	var gen inference.Generation
 	err := e.runner.retry(ctx, func() error {
 		var err error
 		if gen, err = e.runner.deps.Engine.Generate(ctx, req); err != nil {
@@ -143,8 +143,8 @@ func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, e
 }
 
 // checkGeneration returns an error when a generation breaks the contract of
-// policy.Engine.
-func checkGeneration(req policy.Request, gen policy.Generation) error {
+// inference.Engine.
+func checkGeneration(req inference.Request, gen inference.Generation) error {
 	n := len(gen.Tokens)
 	switch {
 	case n == 0 || n > req.MaxTokens || len(gen.Logprobs) != n:
@@ -152,7 +152,7 @@ func checkGeneration(req policy.Request, gen policy.Generation) error {
 	case gen.Finish != rl.FinishStop && gen.Finish != rl.FinishLength:
 		return fmt.Errorf("engine: generation finished by %q", gen.Finish)
 	case req.Version >= 0 && gen.Version != req.Version:
-		return fmt.Errorf("engine: version %d answered, want %d: %w", gen.Version, req.Version, policy.ErrStaleVersion)
+		return fmt.Errorf("engine: version %d answered, want %d: %w", gen.Version, req.Version, inference.ErrStaleVersion)
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (r *Runner) retry(ctx context.Context, f func() error) error {
 		if err == nil || ctx.Err() != nil || isFinal(err) {
 			return err
 		}
-		if !errors.Is(err, policy.ErrOverloaded) && !errors.Is(err, sandbox.ErrOverloaded) {
+		if !errors.Is(err, inference.ErrOverloaded) && !errors.Is(err, sandbox.ErrOverloaded) {
 			if attempt == r.cfg.MaxAttempts {
 				return fmt.Errorf("gave up after %d attempts: %w", attempt, err)
 			}
@@ -261,6 +261,6 @@ func isFinal(err error) bool {
 	if errors.Is(err, tool.ErrMoved) {
 		return false
 	}
-	return errors.Is(err, policy.ErrStaleVersion) || errors.Is(err, policy.ErrTooLarge) || errors.Is(err, tool.ErrFixture) || isFailure(err) ||
+	return errors.Is(err, inference.ErrStaleVersion) || errors.Is(err, inference.ErrTooLarge) || errors.Is(err, tool.ErrFixture) || isFailure(err) ||
 		errors.Is(err, sandbox.ErrConflict) || errors.Is(err, sandbox.ErrSessionLost)
 }

@@ -12,18 +12,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/sandbox"
 )
 
 // variedEngine says something that depends on the trajectory's seed.
-func variedEngine(t *testing.T, delay func()) (*policytest.Script, func(sandbox.Executor) []rl.Group) {
+func variedEngine(t *testing.T, delay func()) (*inferencetest.Script, func(sandbox.Executor) []rl.Group) {
 	t.Helper()
 	f := newFormat(t)
 	end := f.Stop()[0]
-	engine := &policytest.Script{Reply: func(req policy.Request) []int32 {
+	engine := &inferencetest.Script{Reply: func(req inference.Request) []int32 {
 		delay()
 		choice := int(rl.Uniform(req.Seed, len(req.Tokens)) * 4)
 		text := []string{call("print(1)"), call("print("), "<answer>116</answer>", "<answer>7</answer>"}[choice]

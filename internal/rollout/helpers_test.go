@@ -10,11 +10,11 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/env"
-	"temper/internal/policy/policytest"
+	"temper/internal/inference/inferencetest"
+	"temper/internal/reward"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/tool"
-	"temper/internal/verify"
 	"temper/sandbox"
 )
 
@@ -54,12 +54,12 @@ func newFormat(t testing.TB) *chat.Format {
 }
 
 // says is an engine that says one text per turn, each ended by the end token.
-func says(f *chat.Format, texts ...string) *policytest.Script {
+func says(f *chat.Format, texts ...string) *inferencetest.Script {
 	var turns [][]int32
 	for _, text := range texts {
 		turns = append(turns, append(f.Tokenizer().EncodeSpecial(text), f.Stop()[0]))
 	}
-	return &policytest.Script{Reply: policytest.Turns(f.Stop()[0], 1, turns...)}
+	return &inferencetest.Script{Reply: inferencetest.Turns(f.Stop()[0], 1, turns...)}
 }
 
 func call(code string) string { return chat.RenderCall(chat.Call{Name: chat.ToolName, Code: code}) }
@@ -83,7 +83,7 @@ type limits struct {
 	SessionTools []string
 	Files        []tool.File
 	Reward       *rollout.Reward
-	Answer       verify.Mode
+	Answer       reward.Mode
 }
 
 func config() limits {
@@ -94,7 +94,7 @@ func config() limits {
 }
 
 // deps are the ports of a runner of these limits.
-func (l limits) deps(f *chat.Format, engine *policytest.Script, executor sandbox.Executor) rollout.Deps {
+func (l limits) deps(f *chat.Format, engine *inferencetest.Script, executor sandbox.Executor) rollout.Deps {
 	return rollout.Deps{
 		Engine: engine, Executor: executor, Format: f, Env: env.ByName, Now: time.Now, Reward: l.Reward, Answer: l.Answer,
 		Tools: tool.NewSet(tool.Config{
@@ -103,12 +103,12 @@ func (l limits) deps(f *chat.Format, engine *policytest.Script, executor sandbox
 	}
 }
 
-func newRunner(t testing.TB, f *chat.Format, engine *policytest.Script, executor sandbox.Executor) *rollout.Runner {
+func newRunner(t testing.TB, f *chat.Format, engine *inferencetest.Script, executor sandbox.Executor) *rollout.Runner {
 	t.Helper()
 	return newRunnerWith(t, config(), f, engine, executor)
 }
 
-func newRunnerWith(t testing.TB, cfg limits, f *chat.Format, engine *policytest.Script, executor sandbox.Executor) *rollout.Runner {
+func newRunnerWith(t testing.TB, cfg limits, f *chat.Format, engine *inferencetest.Script, executor sandbox.Executor) *rollout.Runner {
 	t.Helper()
 	r, err := rollout.New(cfg.Config, cfg.deps(f, engine, executor))
 	if err != nil {

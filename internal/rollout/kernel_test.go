@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/chat"
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/sandbox"
@@ -157,7 +157,7 @@ func inSession() limits {
 }
 
 // newSessionRunner is newRunnerWith on a sandbox that can close sessions.
-func newSessionRunner(t testing.TB, cfg limits, f *chat.Format, engine *policytest.Script, n *notebook) *rollout.Runner {
+func newSessionRunner(t testing.TB, cfg limits, f *chat.Format, engine *inferencetest.Script, n *notebook) *rollout.Runner {
 	t.Helper()
 	deps := cfg.deps(f, engine, n)
 	deps.Sessions = n
@@ -221,7 +221,7 @@ func TestASessionKeepsWhatItsCallsDid(t *testing.T) {
 func TestTrajectoriesDoNotShareASession(t *testing.T) {
 	f := newFormat(t)
 	n := newNotebook(t)
-	engine := &policytest.Script{Reply: func(req policy.Request) []int32 {
+	engine := &inferencetest.Script{Reply: func(req inference.Request) []int32 {
 		text := []string{call(fmt.Sprint("v", req.Seed%1000)), call("show"), answer("1")}[min(2, len(f.ParseTurn(req.Tokens).Calls))]
 		return append(f.Tokenizer().EncodeSpecial(text), f.Stop()[0])
 	}}
@@ -255,9 +255,9 @@ func TestWithoutSessionsCallsAreAsEver(t *testing.T) {
 }
 
 // wordEngine says calls of words that depend on the trajectory's seed, then answers.
-func wordEngine(f *chat.Format) *policytest.Script {
+func wordEngine(f *chat.Format) *inferencetest.Script {
 	words := []string{"a", "b", "show", "fail", "stop", "exit", "c"}
-	return &policytest.Script{Reply: func(req policy.Request) []int32 {
+	return &inferencetest.Script{Reply: func(req inference.Request) []int32 {
 		var text strings.Builder
 		for i := range 1 + int(rl.Uniform(req.Seed, len(req.Tokens))*3) {
 			word := words[int(rl.Uniform(req.Seed+uint64(i), len(req.Tokens)+1)*float32(len(words)))]

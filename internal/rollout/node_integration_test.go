@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/chat"
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/sandbox"
@@ -121,7 +121,7 @@ type nodeClient interface {
 	sandbox.SessionCloser
 }
 
-func sampleOn(t testing.TB, cfg limits, f *chat.Format, engine *policytest.Script, client nodeClient, n int) rl.Group {
+func sampleOn(t testing.TB, cfg limits, f *chat.Format, engine *inferencetest.Script, client nodeClient, n int) rl.Group {
 	t.Helper()
 	deps := cfg.deps(f, engine, client)
 	deps.Sessions = client
@@ -144,14 +144,14 @@ func sampleOn(t testing.TB, cfg limits, f *chat.Format, engine *policytest.Scrip
 }
 
 // turnOf is the number of turns that lie before a request.
-func turnOf(f *chat.Format, req policy.Request) int {
+func turnOf(f *chat.Format, req inference.Request) int {
 	return strings.Count(f.Tokenizer().Decode(req.Tokens), chat.TokenStart+"assistant") - 1
 }
 
 // cellEngine writes a program for each turn: variables, functions, modules, inputs,
 // random numbers, files, errors and limits, all of which later cells look at.
-func cellEngine(f *chat.Format) *policytest.Script {
-	return &policytest.Script{Reply: func(req policy.Request) []int32 {
+func cellEngine(f *chat.Format) *inferencetest.Script {
+	return &inferencetest.Script{Reply: func(req inference.Request) []int32 {
 		seed := req.Seed % 1000
 		turns := []string{
 			fmt.Sprintf("import random, os\nx = [%d, random.random(), input()]\ndef f(n): return n * x[0]", seed),

@@ -8,14 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"temper/internal/policy/policytest"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 )
 
 // inParts runs a trajectory that is cut after each so many response tokens. The versions of
 // its parts are 0, 1 and so on.
-func inParts(t *testing.T, r *rollout.Runner, engine *policytest.Script, s rollout.Spec, every int) (rl.Trajectory, int) {
+func inParts(t *testing.T, r *rollout.Runner, engine *inferencetest.Script, s rollout.Spec, every int) (rl.Trajectory, int) {
 	t.Helper()
 	part := &rollout.Part{}
 	for n := 0; ; n++ {
@@ -43,9 +43,9 @@ func TestPartsMakeTheWholeTrajectory(t *testing.T) {
 	texts := []string{call("a") + call("show"), "some words", call("exit") + call("b"), call("fail") + call("show"), answer("1") + answer("116")}
 	texts = slices.Delete(texts, 1, 2) // a turn without a call is the last
 	header := f.Tokenizer().EncodeSpecial("assistant\n")
-	runner := func() (*rollout.Runner, *policytest.Script) {
+	runner := func() (*rollout.Runner, *inferencetest.Script) {
 		engine := says(f, texts...)
-		engine.Reply = policytest.Resumed(engine.Reply, header[len(header)-1])
+		engine.Reply = inferencetest.Resumed(engine.Reply, header[len(header)-1])
 		return newSessionRunner(t, inSession(), f, engine, newNotebook(t)), engine
 	}
 	r, _ := runner()

@@ -16,8 +16,8 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/env"
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/sandbox"
@@ -108,7 +108,7 @@ func TestRecordIsWhatTheEngineSaid(t *testing.T) {
 		for _, text := range rapid.SliceOfN(rapid.SampledFrom(texts), 1, 6).Draw(t, "turns") {
 			turns = append(turns, append(f.Tokenizer().EncodeSpecial(text), f.Stop()[0]))
 		}
-		engine := &policytest.Script{Reply: policytest.Turns(f.Stop()[0], 1, turns...), Context: rapid.IntRange(30, 300).Draw(t, "context")}
+		engine := &inferencetest.Script{Reply: inferencetest.Turns(f.Stop()[0], 1, turns...), Context: rapid.IntRange(30, 300).Draw(t, "context")}
 		cfg := config()
 		r, err := rollout.New(cfg.Config, cfg.deps(f, engine, prints(rapid.StringN(0, 80, -1).Draw(t, "output"))))
 		if err != nil {
@@ -125,7 +125,7 @@ func TestRecordIsWhatTheEngineSaid(t *testing.T) {
 	})
 }
 
-func checkRecord(t *rapid.T, engine *policytest.Script, s rollout.Spec, got *rl.Trajectory) {
+func checkRecord(t *rapid.T, engine *inferencetest.Script, s rollout.Spec, got *rl.Trajectory) {
 	if err := got.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestInfrastructureFailureIsNoReward(t *testing.T) {
 	conflicts := 0
 	tests := map[string]struct {
 		executor sandbox.Executor
-		fail     func(int, policy.Request) error
+		fail     func(int, inference.Request) error
 		want     rl.StopReason
 		named    string
 	}{
@@ -271,8 +271,8 @@ func TestInfrastructureFailureIsNoReward(t *testing.T) {
 			}
 			return sandbox.Result{}, fmt.Errorf("node: %w", sandbox.ErrConflict)
 		}), nil, rl.StopInfraError, "id of its own"},
-		"engine down": {prints("116"), func(int, policy.Request) error { return broken }, rl.StopInfraError, "connection refused"},
-		"engine recovers": {prints("116"), func(call int, _ policy.Request) error {
+		"engine down": {prints("116"), func(int, inference.Request) error { return broken }, rl.StopInfraError, "connection refused"},
+		"engine recovers": {prints("116"), func(call int, _ inference.Request) error {
 			if call < 2 {
 				return broken
 			}
@@ -317,9 +317,9 @@ func TestOverloadIsWaitedOut(t *testing.T) {
 	f := newFormat(t)
 	synctest.Test(t, func(t *testing.T) {
 		engine := says(f, call("x"), "<answer>116</answer>")
-		engine.Fail = func(call int, _ policy.Request) error {
+		engine.Fail = func(call int, _ inference.Request) error {
 			if call < 50 {
-				return policy.ErrOverloaded
+				return inference.ErrOverloaded
 			}
 			return nil
 		}
@@ -344,7 +344,7 @@ func TestStaleVersionIsTheCallersMatter(t *testing.T) {
 	r := newRunner(t, f, engine, prints("116"))
 	s := spec()
 	s.Version = 3
-	if _, err := r.Rollout(t.Context(), s); !errors.Is(err, policy.ErrStaleVersion) || len(engine.Requests()) != 1 {
+	if _, err := r.Rollout(t.Context(), s); !errors.Is(err, inference.ErrStaleVersion) || len(engine.Requests()) != 1 {
 		t.Errorf("error %v after %d requests, want ErrStaleVersion at once", err, len(engine.Requests()))
 	}
 	s.Version = -1

@@ -16,10 +16,10 @@ import (
 	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/fault"
-	"temper/internal/policy"
+	"temper/internal/inference"
+	"temper/internal/reward"
 	"temper/internal/rl"
 	"temper/internal/tool"
-	"temper/internal/verify"
 	"temper/sandbox"
 	"temper/sandbox/judge"
 )
@@ -46,7 +46,7 @@ type Config struct {
 
 // Deps are the ports of a Runner.
 type Deps struct {
-	Engine policy.Engine
+	Engine inference.Engine
 	// Tools answer the calls.
 	Tools tool.Set
 	// Executor runs verifier jobs.
@@ -56,7 +56,7 @@ type Deps struct {
 	Sessions sandbox.SessionCloser
 	Format   *chat.Format
 	// Answer is how answers are found and compared; empty leaves it to the format.
-	Answer verify.Mode
+	Answer reward.Mode
 	// Env finds a problem's environment, for its verifier.
 	Env func(name string) (env.Environment, error)
 	// Reward gives the rewards in place of the environment; nil for none.
@@ -135,7 +135,7 @@ func (s *Spec) TrajectorySeed() uint64 {
 // Rollout runs one trajectory to its end. Failures of engine and sandbox are
 // retried and finally give a trajectory with StopInfraError. An error means that
 // there is no trajectory: ctx ended, the version is not served
-// (policy.ErrStaleVersion), or the Spec cannot be run.
+// (inference.ErrStaleVersion), or the Spec cannot be run.
 func (r *Runner) Rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
 	if err := r.acquireSlot(ctx); err != nil {
 		return rl.Trajectory{}, err
@@ -165,7 +165,7 @@ func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error
 	switch {
 	case ctx.Err() != nil:
 		return rl.Trajectory{}, ctx.Err()
-	case errors.Is(err, policy.ErrStaleVersion):
+	case errors.Is(err, inference.ErrStaleVersion):
 		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", e.name, err)
 	case fault.Of(err) == fault.UserCode:
 		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", e.name, err)

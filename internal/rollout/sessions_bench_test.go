@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"temper/internal/chat"
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/sandbox"
 )
@@ -97,8 +97,8 @@ func idleNode(b *testing.B) time.Duration {
 }
 
 // stepEngine writes one call a turn, which differs from all others.
-func stepEngine(f *chat.Format, first, step string, session bool, round int) *policytest.Script {
-	return &policytest.Script{Reply: func(req policy.Request) []int32 {
+func stepEngine(f *chat.Format, first, step string, session bool, round int) *inferencetest.Script {
+	return &inferencetest.Script{Reply: func(req inference.Request) []int32 {
 		at := turnOf(f, req)
 		// A node answers a program that it has run lately without running it.
 		code := fmt.Sprintf(step+"  # round %d", at, round)

@@ -10,8 +10,8 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/env"
+	"temper/internal/reward"
 	"temper/internal/rl"
-	"temper/internal/verify"
 	"temper/sandbox"
 )
 
@@ -89,15 +89,15 @@ func TestBoxedAnswers(t *testing.T) {
 func TestAnswerModes(t *testing.T) {
 	f := rstar2(t)
 	for _, c := range []struct {
-		mode      verify.Mode
+		mode      reward.Mode
 		env, text string
 		want      float64
 	}{
-		{verify.Paper, "math", `<answer>\boxed{116}</answer>`, 1}, {verify.Paper, "math", `<answer>116</answer>`, 0},
-		{verify.Tag, "math", `<answer>232/2</answer>`, 1}, {verify.Tag, "chase", `<answer>116</answer>`, 1},
-		{verify.Integer, "math", `<answer>116</answer>`, 1}, {verify.Integer, "math", `<answer>\boxed{116.0}</answer>`, 1}, {verify.Integer, "math", `<answer>115.99999</answer>`, 0},
-		{verify.Released, "math", `so \boxed{116}`, 1}, {verify.Released, "math", `The answer is 116.`, 1}, {verify.Released, "math", `so \boxed{11600}`, 0}, {verify.Released, "math", `none`, 0},
-		{verify.Released, "chase", `so \boxed{116}`, 0}, {verify.Released, "chase", `<answer>116</answer>`, 1},
+		{reward.Paper, "math", `<answer>\boxed{116}</answer>`, 1}, {reward.Paper, "math", `<answer>116</answer>`, 0},
+		{reward.Tag, "math", `<answer>232/2</answer>`, 1}, {reward.Tag, "chase", `<answer>116</answer>`, 1},
+		{reward.Integer, "math", `<answer>116</answer>`, 1}, {reward.Integer, "math", `<answer>\boxed{116.0}</answer>`, 1}, {reward.Integer, "math", `<answer>115.99999</answer>`, 0},
+		{reward.Released, "math", `so \boxed{116}`, 1}, {reward.Released, "math", `The answer is 116.`, 1}, {reward.Released, "math", `so \boxed{11600}`, 0}, {reward.Released, "math", `none`, 0},
+		{reward.Released, "chase", `so \boxed{116}`, 0}, {reward.Released, "chase", `<answer>116</answer>`, 1},
 	} {
 		cfg, s := config(), spec()
 		cfg.Answer, s.MaxResponseTokens, s.Problem.Env = c.mode, 4000, c.env

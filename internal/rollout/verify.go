@@ -9,12 +9,11 @@ import (
 	"temper/internal/reward"
 	"temper/internal/rl"
 	"temper/internal/tool"
-	"temper/internal/verify"
 )
 
 // noteAnswer looks for answers in the text of a turn outside its tool calls.
 func (e *episode) noteAnswer(content string) {
-	said, tags := verify.Find(e.answerMode(), content)
+	said, tags := reward.Find(e.answerMode(), content)
 	if tags > 0 || said != "" {
 		e.answer, e.answerTags = strings.Clone(said), e.answerTags+tags
 	}
@@ -22,16 +21,16 @@ func (e *episode) noteAnswer(content string) {
 
 // answerMode is how the answer of an episode is found and compared. What is for formulas
 // alone does not hold for other environments.
-func (e *episode) answerMode() verify.Mode {
+func (e *episode) answerMode() reward.Mode {
 	mode := e.runner.deps.Answer
 	_, formulas := e.environment.(env.Checker)
 	switch {
-	case mode != "" && (formulas || mode != verify.Integer && mode != verify.Released):
+	case mode != "" && (formulas || mode != reward.Integer && mode != reward.Released):
 		return mode
 	case mode == "" && e.runner.deps.Format.Boxed():
-		return verify.Paper
+		return reward.Paper
 	default:
-		return verify.Tag
+		return reward.Tag
 	}
 }
 
@@ -60,7 +59,7 @@ func (e *episode) isCorrect(ctx context.Context, answer string) (bool, error) {
 	if !ok {
 		return e.environment.Verify(e.spec.Problem, answer), nil
 	}
-	if mode := e.answerMode(); mode == verify.Integer || mode == verify.Released {
+	if mode := e.answerMode(); mode == reward.Integer || mode == reward.Released {
 		return e.compare(ctx, answer)
 	}
 	switch verdict := checker.Check(e.spec.Problem, answer); verdict {
@@ -81,7 +80,7 @@ func (e *episode) compare(ctx context.Context, text string) (bool, error) {
 		return false, err
 	}
 	defer r.releaseJudge()
-	verdict, err := verify.Compare(e.answerMode(), text, e.spec.Problem.Answer)
+	verdict, err := reward.Compare(e.answerMode(), text, e.spec.Problem.Answer)
 	if err != nil {
 		return false, fmt.Errorf("verify: %w: the answer of problem %s: %w", tool.ErrFixture, e.spec.Problem.ID, err)
 	}

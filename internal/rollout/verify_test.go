@@ -12,8 +12,8 @@ import (
 	answers "temper/internal/answer"
 	"temper/internal/chat"
 	"temper/internal/env"
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/sandbox"
@@ -76,7 +76,7 @@ func TestVerificationDoesNotHoldUpSampling(t *testing.T) {
 	const n = 6
 	synctest.Test(t, func(t *testing.T) {
 		sampled := make(chan struct{}, n)
-		engine := &policytest.Script{Reply: func(policy.Request) []int32 {
+		engine := &inferencetest.Script{Reply: func(inference.Request) []int32 {
 			sampled <- struct{}{}
 			return append(f.Tokenizer().EncodeSpecial(answer(`(6+\sqrt{8})/2`)), f.Stop()[0])
 		}}

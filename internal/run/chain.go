@@ -10,19 +10,19 @@ import (
 	"slices"
 	"sync"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/failpoint"
-	"temper/internal/proof"
+	"temper/internal/proc/failpoint"
+	"temper/internal/run/artifact"
+	"temper/internal/run/chain"
 )
 
 // Chain writes the manifests of runs; see package proof. The zero value is ready.
 type Chain struct {
 	// By is this program and machine.
-	By proof.Maker
+	By chain.Maker
 
-	writer proof.Writer
+	writer chain.Writer
 	mu     sync.Mutex
 	ref    blob.Ref // of the configuration that is in memory
 	sums   []amendedSum
@@ -41,32 +41,32 @@ func (c *Chain) AddStep(ctx context.Context, store blob.Store, in StepInput) err
 		return err
 	}
 	metrics := in.Train.Metrics
-	d := proof.Draft{
-		Facts: proof.Facts{
-			Run: in.Run.RunID, Kind: proof.Step, Step: in.Step, Stage: in.Stage, Config: sum,
+	d := chain.Draft{
+		Facts: chain.Facts{
+			Run: in.Run.RunID, Kind: chain.Step, Step: in.Step, Stage: in.Stage, Config: sum,
 			SampledBy: in.SampledBy.Ref.SHA256, PolicyOut: in.Train.Policy.Ref.SHA256, Rollouts: rollouts.SHA256, Batch: built.Batch, Metrics: &metrics,
 		},
 		Keys: []string{
 			layout.BatchStats(in.Step), layout.TrainResult(in.Step), layout.PolicyRef(in.Train.Policy.Version), layout.StepLog(in.Step), layout.Watch(in.Step),
 			layout.Index(in.Step),
 		},
-		MadeBy: proof.AddMaker(proof.AddMaker(slices.Clone(in.Sample.MadeBy), in.Train.MadeBy), c.By),
+		MadeBy: chain.AddMaker(chain.AddMaker(slices.Clone(in.Sample.MadeBy), in.Train.MadeBy), c.By),
 	}
 	for _, s := range in.usedSpans() {
-		d.Facts.Spans = append(d.Facts.Spans, proof.Span{Until: s.Until, SampledBy: s.Policy.Ref.SHA256})
+		d.Facts.Spans = append(d.Facts.Spans, chain.Span{Until: s.Until, SampledBy: s.Policy.Ref.SHA256})
 	}
-	_, err = c.writer.Add(ctx, store, d, func(ctx context.Context) (proof.Draft, error) { return c.opening(ctx, store, in.Run, in.Step) })
+	_, err = c.writer.Add(ctx, store, d, func(ctx context.Context) (chain.Draft, error) { return c.opening(ctx, store, in.Run, in.Step) })
 	return err
 }
 
 // opening is what a run begins with, or what it has before the given step.
-func (c *Chain) opening(ctx context.Context, store blob.Store, ref Ref, step int) (proof.Draft, error) {
+func (c *Chain) opening(ctx context.Context, store blob.Store, ref Ref, step int) (chain.Draft, error) {
 	layout := artifact.Layout{RunID: ref.RunID}
 	sum, err := c.configSum(ctx, store, ref, 0)
 	if err != nil {
-		return proof.Draft{}, err
+		return chain.Draft{}, err
 	}
-	d := proof.Draft{Facts: proof.Facts{Run: ref.RunID, Kind: proof.Opening, Step: step - 1, Config: sum}, MadeBy: proof.AddMaker(nil, c.By)}
+	d := chain.Draft{Facts: chain.Facts{Run: ref.RunID, Kind: chain.Opening, Step: step - 1, Config: sum}, MadeBy: chain.AddMaker(nil, c.By)}
 	ready, _, err := artifact.Lookup[Prepared](ctx, store, layout.DataReady())
 	if err != nil {
 		return d, err
@@ -111,34 +111,34 @@ func (c *Chain) opening(ctx context.Context, store blob.Store, ref Ref, step int
 }
 
 // seal writes the last manifest of a run and returns what its summary ends with.
-func (c *Chain) seal(ctx context.Context, store blob.Store, ref Ref, last int, s Summary) (*proof.End, error) {
+func (c *Chain) seal(ctx context.Context, store blob.Store, ref Ref, last int, s Summary) (*chain.End, error) {
 	head, err := c.close(ctx, store, ref, last)
 	if err != nil {
 		return nil, err
 	}
-	s.Proof = &proof.End{Head: head, Digest: proof.NoDigest}
+	s.Proof = &chain.End{Head: head, Digest: chain.NoDigest}
 	out := *s.Proof
-	out.Digest, err = proof.Digest(s)
+	out.Digest, err = chain.Digest(s)
 	return &out, err
 }
 
 // close writes the last manifest of a run and returns the head of its chain.
-func (c *Chain) close(ctx context.Context, store blob.Store, ref Ref, last int) (proof.Head, error) {
+func (c *Chain) close(ctx context.Context, store blob.Store, ref Ref, last int) (chain.Head, error) {
 	layout := artifact.Layout{RunID: ref.RunID}
 	sum, err := c.configSum(ctx, store, ref, last)
 	if err != nil {
-		return proof.Head{}, err
+		return chain.Head{}, err
 	}
-	d := proof.Draft{
-		Facts:  proof.Facts{Run: ref.RunID, Kind: proof.Closing, Step: last, Config: sum},
+	d := chain.Draft{
+		Facts:  chain.Facts{Run: ref.RunID, Kind: chain.Closing, Step: last, Config: sum},
 		Keys:   []string{layout.Metrics()},
-		MadeBy: proof.AddMaker(nil, c.By),
+		MadeBy: chain.AddMaker(nil, c.By),
 	}
 	if d.Facts.Evaluations, err = evaluated(ctx, store, layout); err != nil {
-		return proof.Head{}, err
+		return chain.Head{}, err
 	}
-	e, err := c.writer.Add(ctx, store, d, func(ctx context.Context) (proof.Draft, error) { return c.opening(ctx, store, ref, last+1) })
-	return proof.Head{Link: e.Manifest.Link, Seal: e.Ref.SHA256}, err
+	e, err := c.writer.Add(ctx, store, d, func(ctx context.Context) (chain.Draft, error) { return c.opening(ctx, store, ref, last+1) })
+	return chain.Head{Link: e.Manifest.Link, Seal: e.Ref.SHA256}, err
 }
 
 // evaluated are the trajectories of the evaluations that have ended.

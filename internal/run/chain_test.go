@@ -6,8 +6,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/proof"
 	"temper/internal/run"
+	"temper/internal/run/chain"
 	"temper/internal/run/runtest"
 )
 
@@ -46,7 +46,7 @@ func TestDeathAmongManifestsHeals(t *testing.T) {
 		if err := calls(h.Store, &run.Chain{}); err != nil {
 			t.Fatalf("after the death at %d of %v: %v", at, fate.Names, err)
 		}
-		got, err := proof.Verify(t.Context(), h.Store, "demo", proof.Options{All: true})
+		got, err := chain.Verify(t.Context(), h.Store, "demo", chain.Options{All: true})
 		if err != nil || len(got.Damage) > 0 || !got.Ended || got.Manifests != 3 {
 			t.Fatalf("after the death at %d of %v (%v): %+v", at, fate.Names, err, got)
 		}
@@ -67,7 +67,7 @@ func TestAmendmentCountsFromItsStep(t *testing.T) {
 		h.Whole(t, 3, false)
 		before := runtest.Dump(t, h.Store)
 		h.Store = runtest.Fill(t, before)
-		var chain run.Chain
+		var writer run.Chain
 		for _, o := range orders {
 			if _, err := h.Amend(t, o); err != nil {
 				t.Fatal(err)
@@ -77,11 +77,11 @@ func TestAmendmentCountsFromItsStep(t *testing.T) {
 			if err := h.Store.Delete(t.Context(), h.Layout.Manifest(n)); err != nil {
 				t.Fatal(err)
 			}
-			if err := chain.AddStep(t.Context(), h.Store, stepNumbers(h, n)); err != nil {
+			if err := writer.AddStep(t.Context(), h.Store, stepNumbers(h, n)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c, err := proof.Load(t.Context(), h.Store, "demo")
+		c, err := chain.Load(t.Context(), h.Store, "demo")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // TestRewardOfAPolicyIsOfTheStepItSampled: with a window that is not the step after it,

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
+	"temper/internal/run/artifact"
 	"temper/internal/series"
 )
 

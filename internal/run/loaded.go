@@ -7,15 +7,15 @@ import (
 	"path"
 	"sync"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/config"
 	"temper/internal/reward"
-	"temper/internal/tokenizer"
+	"temper/internal/run/artifact"
 	"temper/internal/tool"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Loaded is what a worker needs to know of a run, all of it immutable.
@@ -24,7 +24,7 @@ type Loaded struct {
 	Layout artifact.Layout
 	Config config.Run
 	Format *chat.Format
-	Model  qwen3.Config
+	Model  model.Config
 	Code   Code
 	// Start is where the weights come from; nil for random ones.
 	Start *Start
@@ -33,8 +33,11 @@ type Loaded struct {
 	Files         map[string][]byte
 }
 
-// Load reads a run whose data is prepared.
+// Load reads a run whose data is prepared. Errors: InvalidConfig for a run of another format.
 func Load(ctx context.Context, store blob.Store, run Ref) (*Loaded, error) {
+	if _, _, err := ReadOpened(ctx, store, run.RunID); err != nil {
+		return nil, err
+	}
 	cfg, err := ReadConfig(ctx, store, run)
 	if err != nil {
 		return nil, err
@@ -70,29 +73,17 @@ func (r *Loaded) NumParameters() int64 { return int64(r.Model.NumParameters()) }
 // Start is the checkpoint that a run starts from, as the run's store has it:
 // from here on the run does not depend on the directory that it came from.
 type Start struct {
-	Model qwen3.Config `json:"model"`
+	Model model.Config `json:"model"`
 	// Policy is the weights, published in float32 like any policy of the run.
 	Policy blob.Ref `json:"policy"`
 	// Files are those that each policy of the run takes along, by name.
 	Files map[string]blob.Ref `json:"files,omitempty"`
 }
 
-// modelOf is the architecture that a run's dimensions give, in Hugging Face's terms.
-func modelOf(cfg config.Run, vocabSize int) qwen3.Config {
-	m := cfg.Model
-	return qwen3.Config{
-		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads,
-		NumKeyValueHeads: m.NumKVHeads, HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize,
-		VocabSize: vocabSize, RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps,
-		TieWordEmbeddings: m.TieEmbeddings, MaxPositionEmbeddings: m.MaxContext,
-		InitializerRange: m.InitializerRange,
-	}
-}
-
 // readStart gives a run the architecture: that of the stored checkpoint which it
 // starts from, or the one of its dimensions.
 func (r *Loaded) readStart(ctx context.Context, store blob.Store) error {
-	r.Model = modelOf(r.Config, r.Format.Tokenizer().VocabSize())
+	r.Model = model.OfRun(r.Config.Model, r.Format.Tokenizer().VocabSize())
 	if !r.Config.Model.Starts() {
 		return nil
 	}

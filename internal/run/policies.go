@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
+	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // CheckpointPolicy reads a checkpoint of a run as the policy that is published of
@@ -28,14 +28,14 @@ func CheckpointPolicy(ctx context.Context, store blob.Store, runID string, manif
 	if err != nil {
 		return checkpoint.Policy{}, err
 	}
-	model, weights, err := checkpoint.LoadModel(ctx, store, manifest)
+	network, weights, err := checkpoint.LoadModel(ctx, store, manifest)
 	if err != nil {
 		return checkpoint.Policy{}, err
 	}
-	if weights, err = qwen3.Merge(model, weights); err != nil {
+	if weights, err = model.Merge(network, weights); err != nil {
 		return checkpoint.Policy{}, err
 	}
-	return checkpoint.Policy{Model: model.Base(), Weights: weights, Tokenizer: rc.TokenizerJSON, Files: rc.Files}, nil
+	return checkpoint.Policy{Model: network.Base(), Weights: weights, Tokenizer: rc.TokenizerJSON, Files: rc.Files}, nil
 }
 
 // HasPolicy finds out whether a run has a policy of a version.

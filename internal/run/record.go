@@ -6,12 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
+	"temper/internal/run/artifact"
 	"temper/internal/series"
-	"temper/internal/tfevents"
 )
 
 // StepInput is everything a step has to say.
@@ -100,7 +99,7 @@ func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput
 // putEventFile writes the event file of a step of its stored record: the time is in its name, and
 // a step that was made again by another process has another one.
 func putEventFile(ctx context.Context, store blob.Store, layout artifact.Layout, r StepRecord) error {
-	data := tfevents.Append(tfevents.File(r.Started), r.Step, r.Ended, r.Metrics.Known())
+	data := series.Append(series.File(r.Started), r.Step, r.Ended, r.Metrics.Known())
 	_, err := blob.PutBytes(ctx, store, layout.TensorBoard(r.Step, r.Ended), data, blob.Always)
 	return err
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"temper/internal/blob"
-	"temper/internal/proof"
 	"temper/internal/rl"
+	"temper/internal/run/chain"
 	"temper/internal/series"
 )
 
@@ -21,8 +21,7 @@ type Prepared struct {
 	TokenBudget int `json:"token_budget"` // longest prompt + response that a stage allows
 	// Start is the stored copy of model.path; nil for a run from random weights.
 	Start *Start `json:"start,omitempty"`
-	// Files are the tokenizer, the chat template and all data; older programs did not
-	// say.
+	// Files are the tokenizer, the chat template and all data.
 	Files []blob.Ref `json:"files,omitempty"`
 	// Dropped are the rows that preparation did not take.
 	Dropped []Dropped `json:"dropped,omitempty"`
@@ -71,7 +70,7 @@ type Evaluation struct {
 	ToolTime         time.Duration `json:"tool_ns"`
 	Wall             time.Duration `json:"wall_ns"`
 	TrajectoriesPath string        `json:"trajectories"`
-	// Record is the Ref of the trajectories; older programs did not say.
+	// Record is the Ref of the trajectories.
 	Record blob.Ref `json:"record,omitzero"`
 	// Set is the name of the set of eval.sets that was measured; Stage is 0 then.
 	Set string `json:"set,omitempty"`
@@ -106,7 +105,7 @@ type StoredFilter struct {
 	FilterResult
 	PolicyVersion int64    `json:"policy_version"`
 	RemovedIDs    []string `json:"removed_ids"`
-	// Found are what the filter found of each problem; older programs did not say.
+	// Found are what the filter found of each problem.
 	Found []blob.Ref `json:"found,omitempty"`
 }
 
@@ -134,7 +133,7 @@ type Sampled struct {
 	// Shards point to the records of the groups, which BuildBatch reads.
 	Shards []blob.Ref `json:"shards,omitempty"`
 	// MadeBy are the programs and machines that sampled.
-	MadeBy []proof.Maker `json:"made_by,omitempty"`
+	MadeBy []chain.Maker `json:"made_by,omitempty"`
 }
 
 // Then is the sum with what the next call has sampled for the same groups, under a newer
@@ -148,7 +147,7 @@ func (s Sampled) Then(next Sampled) Sampled {
 	next.Busy = append(slices.Clip(s.Busy), next.Busy...)
 	makers := slices.Clone(s.MadeBy)
 	for _, m := range next.MadeBy {
-		makers = proof.AddMaker(makers, m)
+		makers = chain.AddMaker(makers, m)
 	}
 	next.MadeBy = makers
 	return next
@@ -179,7 +178,7 @@ type Trained struct {
 	// Busy says what the machine was busy with during TrainTime.
 	Busy *series.Busy `json:"busy,omitempty"`
 	// MadeBy is the program and machine that made the update.
-	MadeBy proof.Maker `json:"made_by,omitzero"`
+	MadeBy chain.Maker `json:"made_by,omitzero"`
 }
 
 // StageReport is the outcome of one stage for the summary.

@@ -3,7 +3,7 @@ package run
 import (
 	"time"
 
-	"temper/internal/proof"
+	"temper/internal/run/chain"
 	"temper/internal/series"
 )
 
@@ -26,7 +26,7 @@ type StepRecord struct {
 	// NotPromised says which bits of the step another run of it may have otherwise; empty
 	// when all are promised.
 	NotPromised string `json:"not_promised,omitempty"`
-	// Busy has a part for each worker that sampled; older programs did not say.
+	// Busy has a part for each worker that sampled.
 	Busy []series.Busy `json:"busy,omitempty"`
 }
 
@@ -99,5 +99,5 @@ type Summary struct {
 	Ended   time.Time `json:"ended"`
 	// Proof is the head of the run's chain and the sum of this summary. It is the last
 	// field.
-	Proof *proof.End `json:"proof,omitempty"`
+	Proof *chain.End `json:"proof,omitempty"`
 }

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/watch"
+	"temper/internal/rules"
+	"temper/internal/run/artifact"
 )
 
 // EventAlert is the kind of the event that a broken rule of the watch leaves.
@@ -18,7 +18,7 @@ const EventAlert = "alert"
 // Watched is what the watch found in a step.
 type Watched struct {
 	// Alerts begin with the step.
-	Alerts []watch.Alert `json:"alerts,omitempty"`
+	Alerts []rules.Alert `json:"alerts,omitempty"`
 	// Standing are all alerts whose rule is still broken, in one line each.
 	Standing []string `json:"standing,omitempty"`
 	// StallAfter is the time after which the next step counts as stalled; 0 = never.
@@ -31,14 +31,14 @@ type Notice struct {
 	Stage    string        `json:"stage"`
 	Step     int           `json:"step"`
 	NumSteps int           `json:"num_steps"`
-	Alerts   []watch.Alert `json:"alerts"`
+	Alerts   []rules.Alert `json:"alerts"`
 }
 
 // watching is the test of a step by the rules of the run's watch.
 type watching struct {
 	in    StepInput
 	rules config.Watch
-	after watch.State // the step
+	after rules.WatchState // the step
 }
 
 // newWatching tests a step and writes nothing.
@@ -54,9 +54,9 @@ func newWatching(ctx context.Context, store blob.Store, cfg config.Run, in StepI
 
 // stateBefore is what the rules know before a step: the state after the step before,
 // or after the last step of an earlier stage that ended early.
-func stateBefore(ctx context.Context, store blob.Store, cfg config.Run, in StepInput) (watch.State, error) {
+func stateBefore(ctx context.Context, store blob.Store, cfg config.Run, in StepInput) (rules.WatchState, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	state, ok, err := artifact.Lookup[watch.State](ctx, store, layout.Watch(in.Step-1))
+	state, ok, err := artifact.Lookup[rules.WatchState](ctx, store, layout.Watch(in.Step-1))
 	if ok || err != nil {
 		return state, err
 	}
@@ -67,7 +67,7 @@ func stateBefore(ctx context.Context, store blob.Store, cfg config.Run, in StepI
 			return state, err
 		}
 		if ok {
-			state, _, err = artifact.Lookup[watch.State](ctx, store, layout.Watch(step))
+			state, _, err = artifact.Lookup[rules.WatchState](ctx, store, layout.Watch(step))
 			return state, err
 		}
 	}
@@ -93,26 +93,21 @@ func (w *watching) report(ctx context.Context, store blob.Store) (Watched, error
 }
 
 // firstTrouble is what a list of runs shows of the alerts that stand.
-func firstTrouble(s watch.State) string {
+func firstTrouble(s rules.WatchState) string {
 	if len(s.Standing) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s, since step %d", s.Standing[0].Text, s.Standing[0].Step)
 }
 
-func watchedStep(in StepInput) watch.Step {
-	r, m := in.Rollouts, in.Train.Metrics
-	return watch.Step{
-		Step: in.Step, Stage: in.Stage, Reward: r.RewardMean, Groups: r.Groups, AllCorrect: r.GroupsAllCorrect, Kept: r.Kept,
-		Trajectories: r.Trajectories, InfraErrors: r.InfraErrors, ToolErrors: r.ToolErrorRate, ClipRatio: r.ClipRatio,
-		Entropy: m.Entropy, Updates: m.Updates, Skipped: m.SkippedUpdates, Wall: in.Ended.Sub(in.Started),
-	}
+func watchedStep(in StepInput) rules.StepFigures {
+	return rules.StepFigures{Step: in.Step, Stage: in.Stage, Rollouts: in.Rollouts, Train: in.Train.Metrics, Wall: in.Ended.Sub(in.Started)}
 }
 
 // WarnOfNoUpdate logs an alert when none of a run's steps has changed the policy.
 func WarnOfNoUpdate(ctx context.Context, store blob.Store, in FinishInput) error {
 	last := int(in.Policy.Version)
-	state, ok, err := artifact.Lookup[watch.State](ctx, store, artifact.Layout{RunID: in.Run.RunID}.Watch(last))
+	state, ok, err := artifact.Lookup[rules.WatchState](ctx, store, artifact.Layout{RunID: in.Run.RunID}.Watch(last))
 	if err != nil || !ok || state.Updates > 0 {
 		return err
 	}

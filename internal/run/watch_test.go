@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/artifact"
+	"temper/internal/rules"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/runtest"
-	"temper/internal/watch"
 )
 
 // TestCollapseIsNotSilent: rewards fall to nothing and all groups are dropped. The
@@ -103,7 +103,7 @@ func TestWatchGoesOnBehindAStageThatEndedEarly(t *testing.T) {
 	if _, err := run.LogStep(t.Context(), h.Store, h.Config, in); err != nil {
 		t.Fatal(err)
 	}
-	state, ok, err := artifact.Lookup[watch.State](t.Context(), h.Store, h.Layout.Watch(second))
+	state, ok, err := artifact.Lookup[rules.WatchState](t.Context(), h.Store, h.Layout.Watch(second))
 	if err != nil || !ok || state.Updates == 0 || len(state.Walls) < 2 {
 		t.Errorf("the watch knows %+v (%v, %v) after the jump, want the updates and the pace of the first stage", state, ok, err)
 	}

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/grpo"
+	"temper/internal/proc/failpoint"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/series"
 )
 
@@ -50,6 +50,7 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 		return run.BuiltBatch{}, err
 	}
 	out := run.BuiltBatch{Batch: ref, Stats: rolloutNumbers(batch.Groups, in.ProblemIDs)}
+	out.Stats.Spread.Advantages = whiten(out.Stats.Spread.Advantages, batch.Whitening)
 	for i := range batch.Groups {
 		out.Samples += batch.Groups[i].NumSamples
 	}
@@ -89,9 +90,6 @@ func storedBatch(ctx context.Context, store blob.Store, key string) (run.StoredB
 	if err := json.Unmarshal(data, &batch); err != nil {
 		return batch, blob.Ref{}, fmt.Errorf("decode %s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
 	}
-	if len(batch.Groups) == 0 { // written by an older program that died right after
-		return batch, blob.Ref{}, blob.ErrNotExist
-	}
 	return batch, blob.RefOf(key, data), nil
 }
 
@@ -111,7 +109,8 @@ func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Sto
 	if err != nil {
 		return batch, blob.Ref{}, err
 	}
-	if err := storeIndex(ctx, store, in, batch.Groups); err != nil {
+	batch.Whitening = whitening(batch.Groups)
+	if err := storeIndex(ctx, store, in, batch); err != nil {
 		return batch, blob.Ref{}, err
 	}
 	failpoint.Hit("batch/before-batch")
@@ -121,6 +120,26 @@ func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Sto
 	}
 	ref, err := blob.PutBytes(ctx, store, artifact.Layout{RunID: in.Run.RunID}.Batch(in.Step), data, blob.Always)
 	return batch, ref, err
+}
+
+// whitening is how the advantages of a batch are normalized: from the sums of its groups,
+// which are sorted by problem. It is nil for an estimator that does not whiten.
+func whitening(groups []run.GroupRecord) *grpo.Whitening {
+	var all grpo.Moments
+	for i := range groups {
+		if m := groups[i].Moments; m != nil {
+			all.Merge(*m)
+		}
+	}
+	return all.Whitening()
+}
+
+// whiten is the range of advantages after whitening.
+func whiten(r series.Range, w *grpo.Whitening) series.Range {
+	if w == nil || r.Num == 0 {
+		return r
+	}
+	return series.Range{Num: r.Num, Sum: w.Apply(r.Mean()) * float64(r.Num), Min: w.Apply(r.Min), Max: w.Apply(r.Max)}
 }
 
 func readShards(ctx context.Context, store blob.Store, shards []blob.Ref) ([]run.GroupRecord, error) {
@@ -139,8 +158,8 @@ func readShards(ctx context.Context, store blob.Store, shards []blob.Ref) ([]run
 	return out, nil
 }
 
-// recordGroups makes the records of groups again, which say the same: those that were
-// sampled by an older program, and those of a shard that is gone or damaged.
+// recordGroups makes the records of groups again, which say the same, where a shard is gone
+// or damaged.
 func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.GroupRecord, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	cfg, err := run.ReadConfig(ctx, store, in.Run)
@@ -192,8 +211,8 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 	for i := range groups {
 		byID[groups[i].ProblemID] = &groups[i]
 	}
-	out := run.StepRollouts{Groups: len(groups), Released: &series.Released{}}
-	spread := &series.Spread{}
+	out := run.StepRollouts{Groups: len(groups)}
+	var spread series.Spread
 	var all, correct, kept series.Tally
 	var pErr, pFormat float64
 	for _, id := range order {
@@ -204,16 +223,8 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 		out.InfraErrors += g.InfraErrors
 		out.Kept += g.NumSamples
 		out.Partial += g.Partial
-		if g.Released == nil { // of an older program
-			out.Released = nil
-		} else if out.Released != nil {
-			out.Released.Merge(*g.Released)
-		}
-		if g.Spread == nil { // of an older program
-			spread = nil
-		} else if spread != nil {
-			spread.Merge(*g.Spread)
-		}
+		out.Released.Merge(g.Released)
+		spread.Merge(g.Spread)
 		for _, v := range g.Versions {
 			out.Versions = series.AddTokens(out.Versions, v.Version, v.Tokens)
 		}
@@ -236,9 +247,7 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 	out.MeanResponseTokens, out.MeanTurns = all.Mean(float64(all.Tokens)), all.Mean(float64(all.Turns))
 	out.MeanCalls, out.ClipRatio = all.Mean(float64(all.Calls)), all.Mean(float64(all.Clipped))
 	out.Trajectories = all.Num + out.InfraErrors
-	if spread != nil {
-		out.Spread = spread.Summary()
-	}
+	out.Spread = spread.Summary()
 	out.PErrMean, out.PFormatMean = correct.Mean(pErr), correct.Mean(pFormat)
 	return out
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"sync"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Selection is what a step took from the problems of its stage in a round, where the

@@ -13,11 +13,11 @@ import (
 	"temper/internal/config"
 	"temper/internal/env"
 	"temper/internal/fault"
-	"temper/internal/policy"
+	"temper/internal/inference"
+	"temper/internal/reward"
 	"temper/internal/rollout"
 	"temper/internal/run"
 	"temper/internal/tool"
-	"temper/internal/verify"
 	"temper/sandbox"
 )
 
@@ -207,7 +207,7 @@ func (p *pool) prefetch(ctx context.Context, next run.Policy) {
 		return
 	}
 	only := p.engines[0]
-	if reader, ok := only.engine.(policy.Prefetcher); ok && !only.loading && only.version != next.Version {
+	if reader, ok := only.engine.(inference.Prefetcher); ok && !only.loading && only.version != next.Version {
 		reader.Prefetch(ctx, next.Ref, next.Version)
 	}
 }
@@ -342,6 +342,6 @@ func (r *Service) newRunner(loaded *run.Loaded, cfg config.Run, engine Engine, p
 		Tools: tool.NewSet(tool.Config{
 			Executor: executor, Limits: toolLimits(c), SessionTools: c.Tools.WithSession(), Files: loaded.Code.Tools,
 		}),
-		Reward: ownReward(loaded.Code, cfg.Reward), Answer: verify.Mode(c.AnswerMode()),
+		Reward: ownReward(loaded.Code, cfg.Reward), Answer: reward.Mode(c.AnswerMode()),
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/blob"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
@@ -41,14 +41,14 @@ type gate struct {
 	ahead   []int64 // versions that an engine was asked to read
 }
 
-// Prefetch implements policy.Prefetcher.
+// Prefetch implements inference.Prefetcher.
 func (e gatedEngine) Prefetch(_ context.Context, _ blob.Ref, version int64) {
 	e.g.mu.Lock()
 	defer e.g.mu.Unlock()
 	e.g.ahead = append(e.g.ahead, version)
 }
 
-func (e gatedEngine) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
+func (e gatedEngine) Generate(ctx context.Context, req inference.Request) (inference.Generation, error) {
 	step := strings.Split(req.Session, "/")[3]
 	e.g.mu.Lock()
 	e.g.now[step]++
@@ -65,7 +65,7 @@ func (e gatedEngine) Generate(ctx context.Context, req policy.Request) (policy.G
 		select {
 		case <-e.g.open:
 		case <-ctx.Done():
-			return policy.Generation{}, ctx.Err()
+			return inference.Generation{}, ctx.Err()
 		}
 	}
 	return e.Scripted.Generate(ctx, req)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/blob"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
@@ -24,7 +24,7 @@ func TestEvaluationNumbers(t *testing.T) {
 	h := runtest.New(t, nil)
 	problems := h.Problems(t, h.Layout.HeldOutProblems(1))
 	r, engine := h.NewSampling(t)
-	engine.Knows = func(prompt string, req policy.Request) bool {
+	engine.Knows = func(prompt string, req inference.Request) bool {
 		return req.Temperature == 0 && prompt != problems[0].Prompt // greedy: all but one, sampled: none
 	}
 	in := sampling.EvaluateInput{Run: h.Ref, Stage: 1, Label: "after", Policy: runtest.PolicyRef(3)}
@@ -73,7 +73,7 @@ func TestEvaluationDuringAnOutage(t *testing.T) {
 	first := h.Problems(t, h.Layout.HeldOutProblems(1))[0].ID
 	evaluate := func(t *testing.T, fails func(sandbox.Request) bool) (out run.Evaluation, err error) {
 		r, engine := h.NewSampling(t)
-		engine.Knows = func(string, policy.Request) bool { return true }
+		engine.Knows = func(string, inference.Request) bool { return true }
 		r.Executor = down(fails)
 		synctest.Test(t, func(*testing.T) {
 			out, err = r.Evaluate(context.Background(), sampling.EvaluateInput{Run: h.Ref, Stage: 1, Label: "after", Policy: runtest.PolicyRef(1)}, r.NewProgress())
@@ -104,7 +104,7 @@ func TestFilterNumbers(t *testing.T) {
 		h := runtest.New(t, nil)
 		problems := h.Problems(t, h.Layout.TrainProblems(2))
 		r, engine := h.NewSampling(t)
-		engine.Knows = func(prompt string, req policy.Request) bool {
+		engine.Knows = func(prompt string, req inference.Request) bool {
 			return slices.ContainsFunc(problems[:solved], func(p rl.Problem) bool { return p.Prompt == prompt })
 		}
 		in := sampling.FilterInput{Run: h.Ref, Stage: 2, Policy: runtest.PolicyRef(4)}
@@ -136,7 +136,7 @@ func TestFilterIgnoresLostRollouts(t *testing.T) {
 	h := runtest.New(t, nil)
 	lost := h.Problems(t, h.Layout.TrainProblems(2))[:4]
 	r, engine := h.NewSampling(t)
-	engine.Knows = func(string, policy.Request) bool { return true }
+	engine.Knows = func(string, inference.Request) bool { return true }
 	r.Executor = down(func(req sandbox.Request) bool {
 		return slices.ContainsFunc(lost, func(p rl.Problem) bool { return strings.Contains(req.ID, p.ID+"/1/") })
 	})

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"path"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
+	"temper/internal/proc/failpoint"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // FilterInput asks for the offline filter of a stage with the given policy.

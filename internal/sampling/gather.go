@@ -7,12 +7,12 @@ import (
 	"runtime"
 	"sync"
 
-	"temper/internal/failpoint"
 	"temper/internal/fault"
-	"temper/internal/record"
+	"temper/internal/proc/failpoint"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
+	"temper/internal/run/record"
 	"temper/internal/tool"
 )
 

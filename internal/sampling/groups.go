@@ -7,9 +7,9 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/fault"
-	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/record"
 )
 
 // storedGroup is a group with the Ref of its trajectories.

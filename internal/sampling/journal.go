@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/record"
 	"temper/internal/rl"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 )
 
 // Bounds of the journal. A step that ends within the first moment writes nothing.

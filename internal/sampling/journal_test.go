@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"temper/internal/blob"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
@@ -26,11 +26,11 @@ type slowEngine struct {
 	held []string
 }
 
-func (e *slowEngine) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
+func (e *slowEngine) Generate(ctx context.Context, req inference.Request) (inference.Generation, error) {
 	for _, suffix := range e.held {
 		if strings.HasSuffix(req.Session, suffix) {
 			<-ctx.Done()
-			return policy.Generation{}, ctx.Err()
+			return inference.Generation{}, ctx.Err()
 		}
 	}
 	return e.Scripted.Generate(ctx, req)

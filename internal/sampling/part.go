@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"path"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
-	"temper/internal/record"
+	"temper/internal/proc/failpoint"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 	"temper/internal/tool"
 )
 

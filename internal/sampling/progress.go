@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/internal/series"
 	"temper/sandbox"
@@ -137,7 +137,7 @@ func beginLooks(ctx context.Context, e Engine) *looks {
 	if c, ok := e.(counter); ok {
 		l.before, every = c.Stats(), lookEvery
 	}
-	r, ok := e.(policy.Reporter)
+	r, ok := e.(inference.Reporter)
 	if !ok {
 		close(l.done)
 		return l
@@ -158,7 +158,7 @@ func beginLooks(ctx context.Context, e Engine) *looks {
 }
 
 // look reads the gauges of the engine.
-func (l *looks) look(ctx context.Context, r policy.Reporter) {
+func (l *looks) look(ctx context.Context, r inference.Reporter) {
 	s, err := r.Status(ctx)
 	if err != nil { // the call itself meets what is wrong
 		return

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
 	"temper/trainer/engine"
@@ -22,8 +22,8 @@ type localEngine struct {
 
 func (e *localEngine) Stats() engine.Stats { return engine.Stats{} }
 
-func (e *localEngine) Status(context.Context) (policy.Status, error) {
-	return policy.Status{Running: int(e.running.Load()), Used: e.running.Load(), Capacity: 8}, nil
+func (e *localEngine) Status(context.Context) (inference.Status, error) {
+	return inference.Status{Running: int(e.running.Load()), Used: e.running.Load(), Capacity: 8}, nil
 }
 
 // TestGaugesOfAShortCall say what went on in it, and not what was before it.
@@ -73,10 +73,10 @@ func TestProgressTellsWhyTheSandboxIsMissed(t *testing.T) {
 type lookedAt struct {
 	Engine
 	asked  atomic.Int64
-	answer func(context.Context) (policy.Status, error)
+	answer func(context.Context) (inference.Status, error)
 }
 
-func (e *lookedAt) Status(ctx context.Context) (policy.Status, error) {
+func (e *lookedAt) Status(ctx context.Context) (inference.Status, error) {
 	e.asked.Add(1)
 	return e.answer(ctx)
 }
@@ -89,12 +89,12 @@ func (countedHere) Stats() engine.Stats { return engine.Stats{} }
 // TestLooks: an engine of another process is asked seldom, since each look is a request to
 // its server, and one that does not answer does not hold up the end of a call.
 func TestLooks(t *testing.T) {
-	busy := func(context.Context) (policy.Status, error) {
-		return policy.Status{Running: 3, Used: 1, Capacity: 4}, nil
+	busy := func(context.Context) (inference.Status, error) {
+		return inference.Status{Running: 3, Used: 1, Capacity: 4}, nil
 	}
-	hangs := func(ctx context.Context) (policy.Status, error) {
+	hangs := func(ctx context.Context) (inference.Status, error) {
 		<-ctx.Done()
-		return policy.Status{}, ctx.Err()
+		return inference.Status{}, ctx.Err()
 	}
 	here, there, silent := countedHere{&lookedAt{answer: busy}}, &lookedAt{answer: busy}, &lookedAt{answer: hangs}
 	for _, c := range []struct {

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Bounds of what an engine that plans is told at its start: the newest steps before the one
@@ -24,7 +24,7 @@ const (
 // recall tells an engine that plans how long the trajectories of the last steps became. It
 // only helps the forecasts: what cannot be read in time is left out.
 func (r *Service) recall(ctx context.Context, engine Engine, loaded *run.Loaded, step int) {
-	planner, ok := engine.(policy.Recaller)
+	planner, ok := engine.(inference.Recaller)
 	if !ok {
 		return
 	}
@@ -34,9 +34,9 @@ func (r *Service) recall(ctx context.Context, engine Engine, loaded *run.Loaded,
 }
 
 // endedBefore reads how long stored trajectories became, those of the oldest step first.
-func (r *Service) endedBefore(ctx context.Context, loaded *run.Loaded, step int) []policy.Ended {
+func (r *Service) endedBefore(ctx context.Context, loaded *run.Loaded, step int) []inference.Ended {
 	keys := r.newestGroups(ctx, loaded, step)
-	read := make([]policy.Ended, len(keys))
+	read := make([]inference.Ended, len(keys))
 	// A store that fails ends the reading; what was read by then is told.
 	_ = artifact.Each(ctx, len(keys), func(ctx context.Context, i int) error {
 		group, err := run.ReadTrajectories(ctx, r.Store, keys[i])
@@ -46,7 +46,7 @@ func (r *Service) endedBefore(ctx context.Context, loaded *run.Loaded, step int)
 		read[len(keys)-1-i] = endedOf(loaded, group)
 		return err
 	})
-	return slices.DeleteFunc(read, func(e policy.Ended) bool { return len(e.Turns) == 0 })
+	return slices.DeleteFunc(read, func(e inference.Ended) bool { return len(e.Turns) == 0 })
 }
 
 // newestGroups are the keys of the groups of the newest steps before one, the newest first.
@@ -71,8 +71,8 @@ func (r *Service) newestGroups(ctx context.Context, loaded *run.Loaded, step int
 }
 
 // endedOf is how long the trajectories of a group became.
-func endedOf(loaded *run.Loaded, group []rl.Trajectory) policy.Ended {
-	var out policy.Ended
+func endedOf(loaded *run.Loaded, group []rl.Trajectory) inference.Ended {
+	var out inference.Ended
 	for i := range group {
 		t := &group[i]
 		stages := loaded.Config.At(t.Step).Stages

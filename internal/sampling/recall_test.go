@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
@@ -15,11 +15,11 @@ import (
 // forgetful is an engine that plans and is told of what was before it.
 type forgetful struct {
 	*runtest.Scripted
-	told [][]policy.Ended
+	told [][]inference.Ended
 }
 
-func (f *forgetful) Recall(ended []policy.Ended)                      { f.told = append(f.told, ended) }
-func (f *forgetful) Begin(context.Context, []policy.Trajectory) error { return nil }
+func (f *forgetful) Recall(ended []inference.Ended)                      { f.told = append(f.told, ended) }
+func (f *forgetful) Begin(context.Context, []inference.Trajectory) error { return nil }
 
 // TestAnEngineIsToldTheLengthsOfBefore, once: those of the last two steps in the store. What
 // cannot be read is left out.

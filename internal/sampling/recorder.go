@@ -8,15 +8,15 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/grpo"
-	"temper/internal/record"
+	"temper/internal/proc/failpoint"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
+	"temper/internal/run/record"
 	"temper/internal/series"
 )
 
@@ -24,13 +24,10 @@ import (
 // what became of it. Which trajectories it keeps is a function of the group and the
 // configuration: any worker would keep the same.
 type recorder struct {
-	store     blob.Store
-	layout    artifact.Layout
-	step      int
-	groupSize int
-	roc       grpo.RoC
-	penalty   grpo.Penalty
-	seed      uint64
+	store  blob.Store
+	layout artifact.Layout
+	step   int
+	groups grpo.Config
 	// signals says that groups with a signal are counted.
 	signals bool
 	partial bool // trajectories may have several versions
@@ -40,11 +37,15 @@ func newRecorder(store blob.Store, layout artifact.Layout, stage, step int, cfg 
 	then := cfg.At(step).InStage(stage - 1)
 	update := then.RL
 	out := recorder{
-		store: store, layout: layout, step: step, groupSize: update.GroupSize, roc: update.RoC,
-		seed: rl.Seed(cfg.Seed, "batch", uint64(step)), signals: update.Refill.Rounds > 0, partial: update.PartialRolloutTokens > 0,
+		store: store, layout: layout, step: step,
+		groups: grpo.Config{
+			GroupSize: update.GroupSize, RoC: update.RoC, Estimator: update.Advantage, K: update.AdvantageK,
+			Seed: rl.Seed(cfg.Seed, "batch", uint64(step)),
+		},
+		signals: update.Refill.Rounds > 0, partial: update.PartialRolloutTokens > 0,
 	}
 	if update.Loss.Overlong == config.OverlongSoft {
-		out.penalty = grpo.Overlong(then.Stages[stage-1].MaxResponseTokens, update.Loss.OverlongBuffer)
+		out.groups.Penalty = grpo.Overlong(then.Stages[stage-1].MaxResponseTokens, update.Loss.OverlongBuffer)
 	}
 	return out
 }
@@ -53,11 +54,15 @@ func newRecorder(store blob.Store, layout artifact.Layout, stage, step int, cfg 
 // train on.
 func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, error) {
 	failpoint.Hit("sampling/before-samples")
-	kept, samples, fate, err := grpo.BuildGroup(g.Group, r.groupSize, r.roc, r.seed, r.penalty)
+	built, err := grpo.BuildGroup(g.Group, r.groups)
 	if err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
 	}
-	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples), Trajectories: g.ref, Released: countReleased(g.Trajectories, fate), Spread: &series.Spread{}}
+	kept, samples := built.Kept, built.Samples
+	out := run.GroupRecord{
+		ProblemID: g.Problem.ID, Fate: built.Fate, NumSamples: len(samples), Moments: built.Moments, Trajectories: g.ref,
+		Released: countReleased(g.Trajectories, built.Fate),
+	}
 	for i := range g.Trajectories {
 		t := &g.Trajectories[i]
 		if t.Excluded() {
@@ -71,7 +76,7 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 		}
 		if t.Reward > 0 {
 			out.Correct.Add(t)
-			pErr, pFormat := r.roc.Penalties(t)
+			pErr, pFormat := r.groups.RoC.Penalties(t)
 			out.ErrorPenalties = append(out.ErrorPenalties, pErr)
 			out.FormatPenalties = append(out.FormatPenalties, pFormat)
 		}
@@ -84,7 +89,7 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 	for i := range samples {
 		out.Spread.Advantages.Add(float64(samples[i].Advantage))
 	}
-	out.Rows = r.rows(g.Trajectories, samples, fate)
+	out.Rows = r.rows(g.Trajectories, samples, built.Fate)
 	if len(samples) == 0 {
 		return out, nil
 	}
@@ -102,10 +107,10 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 }
 
 // countReleased counts as the released code does what its rejection of equal rewards leaves.
-func countReleased(ts []rl.Trajectory, fate grpo.Fate) *series.Released {
+func countReleased(ts []rl.Trajectory, fate grpo.Fate) series.Released {
 	var out series.Released
 	if fate != grpo.FateKept && fate != grpo.FateTooSmall {
-		return &out
+		return out
 	}
 	out.Groups = 1
 	for i := range ts {
@@ -116,7 +121,7 @@ func countReleased(ts []rl.Trajectory, fate grpo.Fate) *series.Released {
 		penalty, _ := c.Penalties()
 		out.Add(c.Results, c.Errors, penalty, c.Answers)
 	}
-	return &out
+	return out
 }
 
 // countVersions counts the tokens that each version has sampled.
@@ -175,10 +180,10 @@ func (r recorder) rows(ts []rl.Trajectory, samples []rl.Sample, fate grpo.Fate) 
 			row.Fate = record.FateDropped
 		}
 		if t.Reward > 0 && !t.Excluded() {
-			pErr, pFormat := r.roc.Penalties(t)
+			pErr, pFormat := r.groups.RoC.Penalties(t)
 			row.PErr, row.PFormat = &pErr, &pFormat
-			if r.roc.Enabled && r.roc.Mode == grpo.ModePaper {
-				row.Weight = record.Finite(1 / (pErr + pFormat + r.roc.Smoothing))
+			if roc := r.groups.RoC; roc.Enabled && roc.Mode == grpo.ModePaper {
+				row.Weight = record.Finite(roc.Weight(pErr, pFormat))
 			}
 		}
 		out = append(out, row)
@@ -187,19 +192,23 @@ func (r recorder) rows(ts []rl.Trajectory, samples []rl.Sample, fate grpo.Fate) 
 	return out
 }
 
-// storeIndex stores the index of a step and takes the rows out of the groups. It writes
-// none where a group of an older program has no rows. It comes before the batch, so that
-// a step whose batch is there has its index.
-func storeIndex(ctx context.Context, store blob.Store, in BatchInput, groups []run.GroupRecord) error {
+// storeIndex stores the index of a step, with whitened advantages, and takes the rows out
+// of the groups. It runs before the batch is stored, so that a step with a batch has its
+// index.
+func storeIndex(ctx context.Context, store blob.Store, in BatchInput, batch run.StoredBatch) error {
 	var rows []record.Row
-	whole := true
-	for i := range groups {
-		whole = whole && len(groups[i].Rows) > 0
-		rows = append(rows, groups[i].Rows...)
-		groups[i].Rows = nil
+	for i := range batch.Groups {
+		g := &batch.Groups[i]
+		rows = append(rows, g.Rows...)
+		g.Rows = nil
 	}
-	if !whole {
+	if len(rows) == 0 {
 		return nil
+	}
+	for i := range rows {
+		if a := rows[i].Advantage; a != nil && batch.Whitening != nil {
+			rows[i].Advantage = record.Finite(float64(float32(batch.Whitening.Apply(*a))))
+		}
 	}
 	data, err := record.Index(rows)
 	if err != nil {

@@ -16,19 +16,19 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/cputime"
 	"temper/internal/fault"
-	"temper/internal/policy"
-	"temper/internal/proof"
+	"temper/internal/inference"
+	"temper/internal/proc"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
+	"temper/internal/run/chain"
 	"temper/sandbox"
 )
 
 // Engine is a policy engine whose weights can be replaced and that can be closed.
 type Engine interface {
-	policy.Loader
+	inference.Loader
 	Close()
 }
 
@@ -47,9 +47,9 @@ type Config struct {
 	MaxConcurrent int
 	Now           func() time.Time
 	// MadeBy describes this program and machine for the records of a run; nil for nothing.
-	MadeBy func(config.Run) proof.Maker
+	MadeBy func(config.Run) chain.Maker
 	// Meter measures what the machine is busy with; nil does not.
-	Meter *cputime.Meter
+	Meter *proc.Meter
 }
 
 // Service samples trajectories. Calls for different runs work side by side, and so do
@@ -164,7 +164,7 @@ func (r *Service) sampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 		spent.usage.CallWall, spent.usage.CallQueue, spent.usage.Loading = s.calls.wall, s.calls.queue, loading
 		spent.usage.Judging = s.runner.Judged()
 		if r.MadeBy != nil {
-			out.MadeBy = proof.AddMaker(nil, r.MadeBy(s.cfg))
+			out.MadeBy = chain.AddMaker(nil, r.MadeBy(s.cfg))
 		}
 		return err
 	})

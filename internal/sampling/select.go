@@ -6,12 +6,12 @@ import (
 	"strings"
 	"sync"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // SelectInput asks for the problems of a step.

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"temper/internal/artifact"
 	"temper/internal/grpo"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
 	"temper/internal/series"
@@ -122,7 +122,7 @@ func TestFilterRanges(t *testing.T) {
 	h = runtest.New(t, map[string]string{"stages[0].filter": "{rollouts: 4, min_pass_rate: 0.25}", "rl.problems_per_step": "2"})
 	r, engine := h.NewSampling(t)
 	unsolved := problems[:2]
-	engine.Knows = func(prompt string, req policy.Request) bool {
+	engine.Knows = func(prompt string, req inference.Request) bool {
 		return req.Seed%2 == 0 && !slices.ContainsFunc(unsolved, func(p rl.Problem) bool { return p.Prompt == prompt })
 	}
 	got, err = r.Filter(t.Context(), sampling.FilterInput{Run: h.Ref, Stage: 1, Policy: runtest.PolicyRef(0)}, r.NewProgress())

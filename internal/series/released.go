@@ -47,38 +47,31 @@ func (r *Released) Merge(o Released) {
 
 func (r *Released) mean(sum float64) float64 { return sum / float64(max(1, r.Trajectories)) }
 
-// releasedRows are the series of the released code under its names. A step whose batch was
-// made by an older program has none of them. Their population is what its function
-// reject_equal_reward leaves.
+// releasedRows are the series of the released code under its names. Their population is
+// what its function reject_equal_reward leaves.
 var releasedRows = []row{
-	{Metric{"roc_error_ratio/global_err_ratio", Share, Lower, "tool results with the word error, of groups with unequal rewards"}, released(func(r *Released) float64 { return Ratio(r.Errors, r.Results) })},
-	{Metric{"roc_error_ratio/penalty_weight", Share, Lower, "mean p_err by the word error, of the same trajectories, right or wrong"}, released(func(r *Released) float64 { return r.mean(r.Penalties) })},
-	{Metric{"roc_answer_format/answer_per_rollout_mean", Number, Neither, "mean answer blocks of the same trajectories"}, released(func(r *Released) float64 { return r.mean(float64(r.Answers)) })},
-	{Metric{"roc_answer_format/zero_answer_count", Number, Lower, "of the same trajectories, those without an answer block"}, released(func(r *Released) float64 { return float64(r.ZeroAnswers) })},
-	{Metric{"roc_answer_format/one_answer_count", Number, Higher, "of the same trajectories, those with one answer block"}, released(func(r *Released) float64 { return float64(r.OneAnswer) })},
-	{Metric{"roc_answer_format/gt_one_answer_count", Number, Lower, "of the same trajectories, those with several answer blocks"}, released(func(r *Released) float64 { return float64(r.MoreAnswers) })},
-	{Metric{"reject_equal_reward/solve_non_equal_total", Number, Higher, "groups with unequal rewards"}, released(func(r *Released) float64 { return float64(r.Groups) })},
-	{Metric{"reject_equal_reward/solve_equal_total", Number, Lower, "groups with equal rewards, which are dropped"}, equalGroups},
-	{Metric{"reject_equal_reward/solve_equal_total_ratio", Share, Lower, "groups with equal rewards, of all with any"}, func(s *Step) float64 {
-		if s.Rollouts.Released == nil {
-			return 0
-		}
-		equal := s.Rollouts.GroupsAllCorrect + s.Rollouts.GroupsAllWrong
-		return Ratio(equal, equal+s.Rollouts.Released.Groups)
-	}},
-	{Metric{"reject_equal_reward/solve_equal_zeros", Number, Lower, "groups that no trajectory solved"}, func(s *Step) float64 { return float64(s.Rollouts.GroupsAllWrong) }},
-	{Metric{"reject_equal_reward/solve_equal_non_all_zeros", Number, Neither, "groups that each trajectory solved"}, func(s *Step) float64 { return float64(s.Rollouts.GroupsAllCorrect) }},
+	releasedRow("roc_error_ratio/global_err_ratio", Share, Lower, "tool results with the word error, of groups with unequal rewards", func(r *Released) float64 { return Ratio(r.Errors, r.Results) }),
+	releasedRow("roc_error_ratio/penalty_weight", Share, Lower, "mean p_err by the word error, of the same trajectories, right or wrong", func(r *Released) float64 { return r.mean(r.Penalties) }),
+	releasedRow("roc_answer_format/answer_per_rollout_mean", Number, Neither, "mean answer blocks of the same trajectories", func(r *Released) float64 { return r.mean(float64(r.Answers)) }),
+	releasedRow("roc_answer_format/zero_answer_count", Number, Lower, "of the same trajectories, those without an answer block", func(r *Released) float64 { return float64(r.ZeroAnswers) }),
+	releasedRow("roc_answer_format/one_answer_count", Number, Higher, "of the same trajectories, those with one answer block", func(r *Released) float64 { return float64(r.OneAnswer) }),
+	releasedRow("roc_answer_format/gt_one_answer_count", Number, Lower, "of the same trajectories, those with several answer blocks", func(r *Released) float64 { return float64(r.MoreAnswers) }),
+	releasedRow("reject_equal_reward/solve_non_equal_total", Number, Higher, "groups with unequal rewards", func(r *Released) float64 { return float64(r.Groups) }),
+	releasedStepRow("reject_equal_reward/solve_equal_total", Number, Lower, "groups with equal rewards, which are dropped", func(s *Step) float64 { return float64(s.equalGroups()) }),
+	releasedStepRow("reject_equal_reward/solve_equal_total_ratio", Share, Lower, "groups with equal rewards, of all with any", func(s *Step) float64 {
+		return Ratio(s.equalGroups(), s.equalGroups()+s.Rollouts.Released.Groups)
+	}),
+	releasedStepRow("reject_equal_reward/solve_equal_zeros", Number, Lower, "groups that no trajectory solved", func(s *Step) float64 { return float64(s.Rollouts.GroupsAllWrong) }),
+	releasedStepRow("reject_equal_reward/solve_equal_non_all_zeros", Number, Neither, "groups that each trajectory solved", func(s *Step) float64 { return float64(s.Rollouts.GroupsAllCorrect) }),
 }
 
-func released(of func(*Released) float64) func(*Step) float64 {
-	return func(s *Step) float64 {
-		if s.Rollouts.Released == nil {
-			return 0
-		}
-		return of(s.Rollouts.Released)
-	}
+func releasedRow(name, unit string, better Direction, meaning string, of func(*Released) float64) row {
+	return releasedStepRow(name, unit, better, meaning, func(s *Step) float64 { return of(&s.Rollouts.Released) })
 }
 
-func equalGroups(s *Step) float64 {
-	return float64(s.Rollouts.GroupsAllCorrect + s.Rollouts.GroupsAllWrong)
+func releasedStepRow(name, unit string, better Direction, meaning string, of func(*Step) float64) row {
+	return row{Metric{name, unit, better, meaning}, func(s *Step) (float64, bool) { return of(s), true }}
 }
+
+// equalGroups counts the groups whose rewards are all equal.
+func (s *Step) equalGroups() int { return s.Rollouts.GroupsAllCorrect + s.Rollouts.GroupsAllWrong }

@@ -1,8 +1,3 @@
-// Package series owns the numbers of a run: the name, unit and meaning of each,
-// and how it is made from what a step did. It stores and prints nothing.
-//
-// Invariant: a name that a record of a step holds has one row in the table of
-// this package, and nothing else in the program spells it.
 package series
 
 import (

@@ -54,44 +54,12 @@ func (s *Step) utilisation() float64 {
 	return s.TrainingBusy.Work.FLOPs / (took * s.TrainingBusy.Work.Peak)
 }
 
-// Values are the series of a step.
+// Values returns the series that the step has.
 func (s *Step) Values() Values {
 	out := make(Values, len(table))
 	for _, r := range table {
-		out[r.Name] = r.of(s)
-	}
-	if s.Staleness == 0 {
-		for _, r := range windowRows {
-			delete(out, r.Name)
-		}
-	}
-	if s.peak() == 0 {
-		delete(out, PeakMemory)
-	}
-	if s.utilisation() == 0 {
-		delete(out, Utilisation)
-	}
-	if s.Publishing == 0 {
-		delete(out, PublishSeconds)
-	}
-	if s.Rollouts.Spread == nil {
-		for _, r := range spreadRows {
-			delete(out, r.Name)
-		}
-	}
-	if _, ok := usageOf(s.SamplingBusy); !ok {
-		for _, r := range usageRows {
-			delete(out, r.Name)
-		}
-	}
-	if s.Rollouts.Released == nil {
-		for _, r := range releasedRows {
-			delete(out, r.Name)
-		}
-	}
-	if s.TrainingBusy == nil || s.TrainingBusy.Graphs == nil {
-		for _, r := range graphRows {
-			delete(out, r.Name)
+		if value, ok := r.of(s); ok {
+			out[r.Name] = value
 		}
 	}
 	return out

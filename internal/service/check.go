@@ -10,7 +10,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/supervise"
+	"temper/internal/proc"
 	"temper/internal/temporalclient"
 	"temper/sandbox/jail"
 )
@@ -67,7 +67,7 @@ func checkListeners(p *config.Process, o Options) error {
 			continue
 		}
 		usedBy[l.addr] = l.flag
-		if err := supervise.CheckListen(l.addr); err != nil {
+		if err := proc.CheckListen(l.addr); err != nil {
 			wrong = append(wrong, fmt.Errorf("%w: choose another with %s, or stop the other process", err, l.flag))
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/health"
-	"temper/internal/supervise"
+	"temper/internal/proc"
+	"temper/internal/role"
 	"temper/internal/temporalclient"
 	"temper/workers"
 )
@@ -31,7 +31,7 @@ const silence = 15 * time.Second
 // Children lists the processes of the service. They stop in the reverse order. The
 // sandbox starts beside the servers, and the roles when the servers are there: a role
 // goes on by itself when the sandbox is.
-func Children(p *config.Process, o Options) ([]supervise.Child, error) {
+func Children(p *config.Process, o Options) ([]proc.Child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -49,9 +49,9 @@ func Children(p *config.Process, o Options) ([]supervise.Child, error) {
 	sandbox := sandboxChild(p, o, self, token)
 	sandbox.After = []string{}
 	children = append(children, sandbox)
-	for _, role := range roleChildren(p, o, self, token) {
-		role.After = names
-		children = append(children, role)
+	for _, child := range roleChildren(p, o, self, token) {
+		child.After = names
+		children = append(children, child)
 	}
 	if o.Dashboard != "" {
 		dashboard := dashboardChild(p, o, self)
@@ -62,15 +62,15 @@ func Children(p *config.Process, o Options) ([]supervise.Child, error) {
 }
 
 // dashboardChild reads the store beside the roles: runs do not need it. It stops first.
-func dashboardChild(p *config.Process, o Options, self string) supervise.Child {
-	probe := &health.Probe{Address: healthSocket(p, "ui"), Patience: silence}
-	args := []string{"ui", "--listen", o.Dashboard, "--address-file", dashboardNote(p), "--health", probe.Address, "--home", p.Home, "--store", p.Store,
-		"--temporal", p.TemporalAddress, "--namespace", p.Namespace, "--ui", p.UIAddress}
+func dashboardChild(p *config.Process, o Options, self string) proc.Child {
+	probe := &proc.Probe{Address: healthSocket(p, role.UI), Patience: silence}
+	args := role.Of(role.UI).Arguments("--listen", o.Dashboard, "--address-file", dashboardNote(p), "--health", probe.Address, "--home", p.Home,
+		"--store", p.Store, "--temporal", p.TemporalAddress, "--namespace", p.Namespace, "--ui", p.UIAddress)
 	if o.UIHosts != "" {
 		args = append(args, "--host", o.UIHosts)
 	}
-	return supervise.Child{
-		Name: "ui", Path: self, Args: args, Env: append(os.Environ(), supervisedKey+"=1"), Ready: probe.Ready, Alive: probe.Alive,
+	return proc.Child{
+		Name: role.UI, Path: self, Args: args, Env: append(os.Environ(), supervisedKey+"=1"), Ready: probe.Ready, Alive: probe.Alive,
 		LogFile: filepath.Join(p.LogDir(), "ui.log"), StopTimeout: childStopTimeout,
 	}
 }
@@ -85,8 +85,8 @@ func DashboardAddress(p *config.Process) (string, error) {
 }
 
 // serverChildren are the servers that the roles cannot start without.
-func serverChildren(p *config.Process, o Options) ([]supervise.Child, error) {
-	var children []supervise.Child
+func serverChildren(p *config.Process, o Options) ([]proc.Child, error) {
+	var children []proc.Child
 	if o.Embedded {
 		temporal, err := temporalChild(p, o.UIHosts)
 		if err != nil {
@@ -106,11 +106,11 @@ func serverChildren(p *config.Process, o Options) ([]supervise.Child, error) {
 
 // roleChildren are the roles that poll a queue. The one that runs no programs does not
 // know the token of the sandbox.
-func roleChildren(p *config.Process, o Options, self, token string) []supervise.Child {
+func roleChildren(p *config.Process, o Options, self, token string) []proc.Child {
 	env := append(os.Environ(), supervisedKey+"=1")
-	children := []supervise.Child{roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))}
+	children := []proc.Child{roleChild(p, self, role.Control, env, "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))}
 	env = append(env, token)
-	trainer := []string{"trainer"}
+	var trainer []string
 	if o.Backend != "" {
 		trainer = append(trainer, "--backend", o.Backend)
 	}
@@ -118,54 +118,56 @@ func roleChildren(p *config.Process, o Options, self, token string) []supervise.
 		trainer = append(trainer, "--mesh", o.Mesh)
 	}
 	if o.Trainers > 1 {
-		at := health.UnixPrefix + socketDir(p) + "/members"
+		at := proc.UnixPrefix + socketDir(p) + "/members"
 		trainer = append(trainer, "--members", at)
 		for i := 1; i < o.Trainers; i++ {
-			name := fmt.Sprintf("member-%d", i)
-			member := []string{"member", "--trainer", at, "--name", name}
+			name := fmt.Sprintf("host-%d", i)
+			host := []string{"--trainer", at, "--name", name}
 			if o.Backend != "" {
-				member = append(member, "--backend", o.Backend)
+				host = append(host, "--backend", o.Backend)
 			}
-			children = append(children, memberChild(roleChild(p, self, name, env, member...)))
+			children = append(children, hostChild(roleChild(p, self, name, env, host...)))
 		}
 	}
 	if o.RolloutWorkers == 0 {
-		return append(children, roleChild(p, self, "trainer", env, append(trainer, "--with-rollouts")...))
+		return append(children, roleChild(p, self, role.Trainer, env, append(trainer, "--with-rollouts")...))
 	}
-	children = append(children, roleChild(p, self, "trainer", env, trainer...))
+	children = append(children, roleChild(p, self, role.Trainer, env, trainer...))
 	for i := range o.RolloutWorkers {
-		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env, "rollout"))
+		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env))
 	}
 	return children
 }
 
-// roleChild is a role of this binary that polls a queue. Its health is asked at a
-// socket: it is started when it can be used, and kept as long as it lives.
-func roleChild(p *config.Process, self, name string, env []string, args ...string) supervise.Child {
-	probe := &health.Probe{Address: healthSocket(p, name), Patience: silence}
+// roleChild runs temper role with the role that name begins with, as in rollout-2. A socket
+// tells its health: the child counts as started when it is ready, and stays as long as it lives.
+func roleChild(p *config.Process, self, name string, env []string, args ...string) proc.Child {
+	probe := &proc.Probe{Address: healthSocket(p, name), Patience: silence}
+	kind, _, _ := strings.Cut(name, "-")
+	args = role.Of(kind).Arguments(args...)
 	args = append(args, "--listen", probe.Address, "--home", p.Home, "--store", p.Store, "--temporal", p.TemporalAddress,
 		"--namespace", p.Namespace, "--ui", p.UIAddress, "--sandbox", p.SandboxAddress)
-	return supervise.Child{
+	return proc.Child{
 		Name: name, Path: self, Args: args, Env: env, Ready: probe.Ready, Alive: probe.Alive,
 		LogFile: filepath.Join(p.LogDir(), name+".log"), StopTimeout: childStopTimeout,
 	}
 }
 
-// memberChild is a member: the service is up without it.
-func memberChild(c supervise.Child) supervise.Child {
+// hostChild makes a child a host of the trainer: the service is up without it.
+func hostChild(c proc.Child) proc.Child {
 	c.Ready = c.Alive
 	return c
 }
 
 // sandboxChild gets no environment but what its interpreters may see, and the token.
-func sandboxChild(p *config.Process, o Options, self, token string) supervise.Child {
-	probe := &health.Probe{Address: p.SandboxAddress, Patience: silence}
-	args := []string{"sandbox", "--listen", p.SandboxAddress, "--python", p.Python}
+func sandboxChild(p *config.Process, o Options, self, token string) proc.Child {
+	probe := &proc.Probe{Address: p.SandboxAddress, Patience: silence}
+	args := role.Of(role.Sandbox).Arguments("--listen", p.SandboxAddress, "--python", p.Python)
 	if len(o.Require) > 0 {
 		args = append(args, "--require", strings.Join(o.Require, ","))
 	}
-	return supervise.Child{
-		Name: "sandbox", Path: self, Args: args, Env: append(scrubbedEnv(), token), Ready: probe.Ready, Alive: probe.Alive,
+	return proc.Child{
+		Name: role.Sandbox, Path: self, Args: args, Env: append(scrubbedEnv(), token), Ready: probe.Ready, Alive: probe.Alive,
 		LogFile: filepath.Join(p.LogDir(), "sandbox.log"), StopTimeout: childStopTimeout,
 	}
 }
@@ -176,25 +178,25 @@ func temporaldPath() (string, error) {
 	return filepath.Join(filepath.Dir(self), "temporald"), err
 }
 
-func temporalChild(p *config.Process, uiHosts string) (supervise.Child, error) {
+func temporalChild(p *config.Process, uiHosts string) (proc.Child, error) {
 	path, err := temporaldPath()
 	if err != nil {
-		return supervise.Child{}, err
+		return proc.Child{}, err
 	}
 	host, port, err := net.SplitHostPort(p.TemporalAddress)
 	if err != nil {
-		return supervise.Child{}, err
+		return proc.Child{}, err
 	}
 	args := []string{"--db", p.TemporalDB(), "--ip", host, "--port", port, "--namespace", p.Namespace, "--exit-with-parent", "--ui-port", "0"}
 	if p.UIAddress != "" {
 		uiHost, uiPort, err := net.SplitHostPort(p.UIAddress)
 		if err != nil {
-			return supervise.Child{}, err
+			return proc.Child{}, err
 		}
 		args[len(args)-1] = uiPort
 		args = append(args, "--ui-host", uiHost+","+uiHosts) // the address that we print must work
 	}
-	return supervise.Child{
+	return proc.Child{
 		Name: "temporal", Path: path, Args: args, LogFile: filepath.Join(p.LogDir(), "temporal.log"),
 		StopTimeout: childStopTimeout,
 		Ready: func(ctx context.Context) error {

@@ -16,9 +16,9 @@ import (
 func TestChildren(t *testing.T) {
 	token := regexp.MustCompile(`(?m)^TEMPER_SANDBOX_TOKEN=.+$`)
 	for n, want := range map[int][]string{
-		0: {"sandbox", "worker 1", "trainer --with-rollouts"},
-		1: {"sandbox", "worker 1", "trainer", "rollout-1"},
-		3: {"sandbox", "worker 3", "trainer", "rollout-1", "rollout-2", "rollout-3"},
+		0: {"sandbox", "control 1", "trainer --with-rollouts"},
+		1: {"sandbox", "control 1", "trainer", "rollout-1"},
+		3: {"sandbox", "control 3", "trainer", "rollout-1", "rollout-2", "rollout-3"},
 	} {
 		p := config.DefaultProcess()
 		children, err := Children(&p, Options{RolloutWorkers: n})
@@ -43,7 +43,7 @@ func TestChildren(t *testing.T) {
 			if _, rest, found := strings.Cut(args, "--listen "); found {
 				sockets[strings.Fields(rest)[0]] = true
 			}
-			if secret := token.MatchString(strings.Join(c.Env, "\n")); secret != (c.Name != "worker") || strings.Contains(args, "token") {
+			if secret := token.MatchString(strings.Join(c.Env, "\n")); secret != (c.Name != "control") || strings.Contains(args, "token") {
 				t.Errorf("%s: has the token of the sandbox: %v", c.Name, secret)
 			}
 		}
@@ -66,7 +66,7 @@ func TestRolesStartAfterTheServers(t *testing.T) {
 		got[c.Name] = c.After
 	}
 	servers := []string{"temporal", "s3"}
-	want := map[string][]string{"temporal": {}, "s3": {}, "sandbox": {}, "worker": servers, "trainer": servers, "rollout-1": servers}
+	want := map[string][]string{"temporal": {}, "s3": {}, "sandbox": {}, "control": servers, "trainer": servers, "rollout-1": servers}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("who starts after whom (-got +want):\n%s", diff)
 	}
@@ -101,13 +101,13 @@ func TestServiceSharesItsToken(t *testing.T) {
 		return got
 	}
 	t.Setenv(workers.SandboxTokenKey, "chosen")
-	if diff := cmp.Diff(tokens(), []string{"sandbox chosen", "worker chosen", "trainer chosen"}); diff != "" {
+	if diff := cmp.Diff(tokens(), []string{"sandbox chosen", "control chosen", "trainer chosen"}); diff != "" {
 		t.Errorf("tokens (-got +want):\n%s", diff)
 	}
 	t.Setenv(workers.SandboxTokenKey, "")
 	first, second := tokens(), tokens()
 	_, made, _ := strings.Cut(first[0], " ")
-	if diff := cmp.Diff(first, []string{"sandbox " + made, "worker ", "trainer " + made}); diff != "" || len(made) < 20 {
+	if diff := cmp.Diff(first, []string{"sandbox " + made, "control ", "trainer " + made}); diff != "" || len(made) < 20 {
 		t.Errorf("tokens (-got +want), the first of %d characters:\n%s", len(made), diff)
 	}
 	if first[0] == second[0] {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/health"
-	"temper/internal/supervise"
+	"temper/internal/proc"
+	"temper/internal/role"
 	"temper/workers"
 )
 
@@ -28,12 +28,12 @@ func TestRoleActs(t *testing.T) {
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
 	defer stop()
-	role := workers.Role{Name: "worker", Queues: []string{"q"}, Run: func(ctx context.Context, v *workers.Vitals) error {
+	served := workers.Role{Row: role.Of(role.Control), Queues: []string{"q"}, Run: func(ctx context.Context, v *workers.Vitals) error {
 		v.Serving("q")
 		<-ctx.Done()
 		return nil
 	}}
-	err := role.Serve(ctx, workers.ServeOptions{Listen: healthSocket(&config.Process{Home: home}, "worker"), Log: slog.New(slog.DiscardHandler)})
+	err := served.Serve(ctx, workers.ServeOptions{Listen: healthSocket(&config.Process{Home: home}, role.Control), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func TestRoleActs(t *testing.T) {
 // worker, although the kernel accepts connections for it.
 func TestStoppedRoleIsStartedAgain(t *testing.T) {
 	p := &config.Process{Home: t.TempDir()}
-	child := roleChild(p, os.Args[0], "worker", append(os.Environ(), roleHome+"="+p.Home))
-	probe := &health.Probe{Address: healthSocket(p, "worker"), Patience: 4 * time.Second}
+	child := roleChild(p, os.Args[0], role.Control, append(os.Environ(), roleHome+"="+p.Home))
+	probe := &proc.Probe{Address: healthSocket(p, role.Control), Patience: 4 * time.Second}
 	brief := func(ask func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
@@ -54,8 +54,8 @@ func TestStoppedRoleIsStartedAgain(t *testing.T) {
 	}
 	child.Args, child.Ready, child.Alive = []string{"-test.run=^TestRoleActs$"}, probe.Ready, brief(probe.Alive)
 	child.LogFile = p.Home + "/log"
-	s, err := supervise.New(supervise.Config{
-		Children: []supervise.Child{child}, PollInterval: 10 * time.Millisecond, HangTimeout: time.Second, MinHangChecks: 4,
+	s, err := proc.New(proc.Config{
+		Children: []proc.Child{child}, PollInterval: 10 * time.Millisecond, HangTimeout: time.Second, MinHangChecks: 4,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func TestStoppedRoleIsStartedAgain(t *testing.T) {
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		now := s.Snapshot()[0]
-		if now.PID != before.PID && now.State == supervise.StateHealthy {
+		if now.PID != before.PID && now.State == proc.StateHealthy {
 			if !strings.Contains(now.LastExit, "no good answer for") {
 				t.Errorf("it ended by %q, which does not say why", now.LastExit)
 			}

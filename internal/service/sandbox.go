@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"temper/internal/config"
-	"temper/internal/supervise"
+	"temper/internal/proc"
 	"temper/sandbox/httpapi"
 	"temper/workers"
 )
@@ -28,7 +28,7 @@ func StartSandbox(ctx context.Context, p *config.Process) (client *httpapi.Clien
 	place.SandboxAddress = httpapi.UnixPrefix + filepath.Join(folder, "socket")
 	child := sandboxChild(&place, Options{}, self, workers.SandboxTokenKey+"="+token)
 	child.LogFile = filepath.Join(folder, "log")
-	s, err := supervise.New(supervise.Config{Children: []supervise.Child{child}})
+	s, err := proc.New(proc.Config{Children: []proc.Child{child}})
 	if err == nil {
 		err = s.Start(ctx)
 	}

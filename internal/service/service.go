@@ -1,8 +1,3 @@
-// Package service owns the service of one machine that `temper up` starts: what must
-// be there before, the home that it claims, and the processes that make it up. It
-// starts none of them; a supervisor does. It also starts the sandbox of one command.
-//
-// Invariant: one service a home, and no secret in a command line.
 package service
 
 import (
@@ -10,7 +5,7 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/health"
+	"temper/internal/proc"
 )
 
 // Options say what the service consists of.
@@ -64,5 +59,5 @@ func Patience() time.Duration {
 // healthSocket is where a child of the service answers for its health: below the
 // home, where no other user and no page of a browser can ask.
 func healthSocket(p *config.Process, child string) string {
-	return health.UnixPrefix + socketDir(p) + "/" + child
+	return proc.UnixPrefix + socketDir(p) + "/" + child
 }

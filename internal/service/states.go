@@ -13,8 +13,7 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/health"
-	"temper/internal/supervise"
+	"temper/internal/proc"
 )
 
 // Process is what the service knows of one of its processes.
@@ -39,11 +38,11 @@ const statesPace = time.Second
 func statesFile(p *config.Process) string { return filepath.Join(socketDir(p), "states.json") }
 
 // NoteStates keeps the states of the children in a file below the home until stop.
-func NoteStates(ctx context.Context, p *config.Process, snapshot func() []supervise.ChildState, log *slog.Logger) (stop func()) {
+func NoteStates(ctx context.Context, p *config.Process, snapshot func() []proc.ChildState, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		var before []supervise.ChildState
+		var before []proc.ChildState
 		for {
 			if now := snapshot(); !slices.Equal(before, now) {
 				if err := writeStates(p, now); err != nil {
@@ -64,7 +63,7 @@ func NoteStates(ctx context.Context, p *config.Process, snapshot func() []superv
 	}
 }
 
-func writeStates(p *config.Process, states []supervise.ChildState) error {
+func writeStates(p *config.Process, states []proc.ChildState) error {
 	out := make([]Process, len(states))
 	for i, s := range states {
 		out[i] = Process{Name: s.Name, PID: s.PID, State: string(s.State), Restarts: s.Restarts, Since: s.Since, LastExit: s.LastExit}
@@ -104,15 +103,15 @@ func Processes(ctx context.Context, p *config.Process) ([]Process, error) {
 		address := healthSocket(p, out[i].Name)
 		if out[i].Name == "sandbox" {
 			address = p.SandboxAddress
-		} else if _, err := os.Stat(address[len(health.UnixPrefix):]); errors.Is(err, fs.ErrNotExist) {
+		} else if _, err := os.Stat(address[len(proc.UnixPrefix):]); errors.Is(err, fs.ErrNotExist) {
 			continue // a server of another maker
 		}
 		asked.Go(func() {
-			if _, err := health.Fetch(ctx, address, "/readyz", maxMetrics); err != nil {
+			if _, err := proc.Fetch(ctx, address, "/readyz", maxMetrics); err != nil {
 				out[i].Trouble = err.Error()
 				return
 			}
-			if text, err := health.Fetch(ctx, address, "/metrics", maxMetrics); err == nil {
+			if text, err := proc.Fetch(ctx, address, "/metrics", maxMetrics); err == nil {
 				out[i].Metrics = string(text)
 			}
 		})

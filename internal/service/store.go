@@ -10,8 +10,7 @@ import (
 	"strings"
 
 	"temper/internal/config"
-	"temper/internal/health"
-	"temper/internal/supervise"
+	"temper/internal/proc"
 )
 
 // An S3 server on this machine belongs to a home: its data and its account lie
@@ -90,27 +89,27 @@ func FindStoreServer() error {
 }
 
 // StoreChild is the S3 server of the store.
-func StoreChild(p *config.Process) (supervise.Child, error) {
+func StoreChild(p *config.Process) (proc.Child, error) {
 	place, err := p.StorePlace()
 	if err != nil {
-		return supervise.Child{}, err
+		return proc.Child{}, err
 	}
 	path, err := StoreServerPath()
 	if err != nil {
-		return supervise.Child{}, err
+		return proc.Child{}, err
 	}
 	access, secret, err := storeAccount(p)
 	if err != nil {
-		return supervise.Child{}, err
+		return proc.Child{}, err
 	}
-	return supervise.Child{
+	return proc.Child{
 		Name: "s3", Path: path,
 		Args: []string{"--dir", p.S3Dir(), "--listen", StoreAddress(place), "--bucket", config.S3DBucket, "--exit-with-parent"},
 		Env: []string{
 			"PATH=" + os.Getenv("PATH"), "AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret,
 		},
 		LogFile: filepath.Join(p.LogDir(), "s3.log"), StopTimeout: childStopTimeout,
-		Ready: (&health.Probe{Address: place.Endpoint, Patience: silence}).Alive,
+		Ready: (&proc.Probe{Address: place.Endpoint, Patience: silence}).Alive,
 	}, nil
 }
 

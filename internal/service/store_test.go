@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"temper/internal/config"
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/workers"
 )
 
 func s3dProcess(t *testing.T) *config.Process {
 	t.Helper()
-	addrs, err := freeport.Addresses(1) // which users other than root may listen on, too
+	addrs, err := proc.Addresses(1) // which users other than root may listen on, too
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/internal/temporalclient"
 )
 
@@ -42,7 +42,7 @@ func TestSettingsInOrderOfPrecedence(t *testing.T) {
 
 func TestNobodyListens(t *testing.T) {
 	isolate(t)
-	addrs, err := freeport.Addresses(1)
+	addrs, err := proc.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"temper/internal/chat"
-	"temper/internal/pyfile"
+	"temper/internal/tool/pyfile"
 )
 
 // File is a Python file of the user's whose functions are tools. A run stores it, so

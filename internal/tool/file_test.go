@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/pyfile"
 	"temper/internal/tool"
+	"temper/internal/tool/pyfile"
 )
 
 // TestFilesOfTools: the public functions are tools.

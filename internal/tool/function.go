@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 
-	"temper/internal/pyfile"
 	"temper/internal/rl"
+	"temper/internal/tool/pyfile"
 	"temper/sandbox"
 )
 

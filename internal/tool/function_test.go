@@ -7,9 +7,9 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/fault"
-	"temper/internal/pyfile"
 	"temper/internal/rl"
 	"temper/internal/tool"
+	"temper/internal/tool/pyfile"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
 )

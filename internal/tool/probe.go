@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"temper/internal/fault"
-	"temper/internal/pyfile"
+	"temper/internal/tool/pyfile"
 	"temper/sandbox"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/internal/placement"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // Backend is one Nomad cluster.
@@ -34,10 +34,6 @@ func New(client *nomad.Client, build jobs.Build) *Backend {
 	return &Backend{nomad: client, build: build}
 }
 
-func query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{}).WithContext(ctx) }
-
-func write(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
-
 // fail maps the error of a call to those of the port.
 func (b *Backend) fail(doing string, err error) error {
 	err = b.nomad.Fail(doing, err)
@@ -51,17 +47,9 @@ func (b *Backend) fail(doing string, err error) error {
 	return err
 }
 
-func value[T any](p *T) T {
-	var zero T
-	if p == nil {
-		return zero
-	}
-	return *p
-}
-
 // info reads a job; nil when there is none.
 func (b *Backend) info(ctx context.Context, id string) (*api.Job, error) {
-	job, _, err := b.nomad.Jobs().Info(id, query(ctx))
+	job, _, err := b.nomad.Jobs().Info(id, nomad.Query(ctx))
 	if err == nil {
 		return job, nil
 	}
@@ -94,7 +82,7 @@ func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (u
 			if done, found, err := meet(there, job, index); done || err != nil {
 				return found, err
 			}
-			index = value(there.JobModifyIndex)
+			index = nomad.Deref(there.JobModifyIndex)
 		}
 		found, err := b.register(ctx, job, index)
 		if !errors.Is(err, nomad.ErrChanged) {
@@ -117,7 +105,7 @@ func (b *Backend) register(ctx context.Context, job placement.Job, index uint64)
 	if err := b.handSecrets(ctx, wanted); err != nil {
 		return 0, err
 	}
-	answer, _, err := b.nomad.Jobs().RegisterOpts(wanted, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: index}, write(ctx))
+	answer, _, err := b.nomad.Jobs().RegisterOpts(wanted, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: index}, nomad.Write(ctx))
 	if err != nil {
 		return 0, b.fail("register job "+job.ID, err)
 	}
@@ -126,8 +114,8 @@ func (b *Backend) register(ctx context.Context, job placement.Job, index uint64)
 
 // meet compares a job with one that is there: done when it is that one.
 func meet(there *api.Job, job placement.Job, index uint64) (done bool, found uint64, err error) {
-	found = value(there.JobModifyIndex)
-	if value(there.Stop) {
+	found = nomad.Deref(there.JobModifyIndex)
+	if nomad.Deref(there.Stop) {
 		return false, found, nil
 	}
 	epoch := epochOf(there.Meta)
@@ -151,11 +139,11 @@ func (b *Backend) refuse(ctx context.Context, wanted *api.Job, job placement.Job
 	if missing, why := room.Place(wanted, wanted.TaskGroups[0]); missing > 0 {
 		return &placement.NoRoomError{Job: job.ID, Why: append([]string{fmt.Sprintf("%d of %d members find no node", missing, job.Members)}, why...)}
 	}
-	plan, _, err := b.nomad.Jobs().Plan(wanted, false, write(ctx))
+	plan, _, err := b.nomad.Jobs().Plan(wanted, false, nomad.Write(ctx))
 	if err != nil {
 		return b.fail("plan job "+job.ID, err)
 	}
-	if failed := plan.FailedTGAllocs[value(wanted.TaskGroups[0].Name)]; failed != nil {
+	if failed := plan.FailedTGAllocs[nomad.Deref(wanted.TaskGroups[0].Name)]; failed != nil {
 		return &placement.NoRoomError{Job: job.ID, Why: reasons(failed)}
 	}
 	return nil
@@ -183,13 +171,13 @@ func (b *Backend) room(ctx context.Context) (*jobs.Room, error) {
 }
 
 func (b *Backend) holdings(ctx context.Context) ([]*api.NodeListStub, []*api.AllocationListStub, error) {
-	q := query(ctx)
+	q := nomad.Query(ctx)
 	q.Params = map[string]string{"resources": "true"}
 	nodes, _, err := b.nomad.Nodes().List(q)
 	if err != nil {
 		return nil, nil, b.fail("list nodes", err)
 	}
-	q = query(ctx)
+	q = nomad.Query(ctx)
 	q.Namespace, q.Params = "*", map[string]string{"resources": "true"}
 	allocs, _, err := b.nomad.Allocations().List(q)
 	if err != nil {
@@ -206,7 +194,7 @@ func (b *Backend) handSecrets(ctx context.Context, wanted *api.Job) error {
 		return nil
 	}
 	from := b.build.RunsVariable()
-	held, _, err := b.nomad.Variables().GetVariableItems(from, query(ctx))
+	held, _, err := b.nomad.Variables().GetVariableItems(from, nomad.Query(ctx))
 	if err != nil && !errors.Is(err, api.ErrVariablePathNotFound) {
 		return b.fail("read the variable "+from, err)
 	}
@@ -217,20 +205,20 @@ func (b *Backend) handSecrets(ctx context.Context, wanted *api.Job) error {
 		}
 		items[name] = held[name]
 	}
-	_, _, err = b.nomad.Variables().Update(&api.Variable{Path: own, Items: items}, write(ctx))
+	_, _, err = b.nomad.Variables().Update(&api.Variable{Path: own, Items: items}, nomad.Write(ctx))
 	return b.fail("write the variable "+own, err)
 }
 
 // Stop implements placement.Backend.
 func (b *Backend) Stop(ctx context.Context, id string, epoch int) error {
 	there, err := b.info(ctx, id)
-	if err != nil || there == nil || value(there.Stop) {
+	if err != nil || there == nil || nomad.Deref(there.Stop) {
 		return err
 	}
 	if has := epochOf(there.Meta); has == 0 || has > epoch {
 		return nil
 	}
-	_, _, err = b.nomad.Jobs().Deregister(id, false, write(ctx))
+	_, _, err = b.nomad.Jobs().Deregister(id, false, nomad.Write(ctx))
 	if err = b.fail("stop job "+id, err); errors.Is(err, placement.ErrNotExist) {
 		return nil
 	}
@@ -239,24 +227,24 @@ func (b *Backend) Stop(ctx context.Context, id string, epoch int) error {
 
 // SetEligible implements placement.Backend.
 func (b *Backend) SetEligible(ctx context.Context, node string, eligible bool, why string) error {
-	info, _, err := b.nomad.Nodes().Info(node, query(ctx))
+	info, _, err := b.nomad.Nodes().Info(node, nomad.Query(ctx))
 	if err != nil {
 		return b.fail("read node "+node, err)
 	}
 	if eligible && info.DrainStrategy != nil {
-		_, err = b.nomad.Nodes().UpdateDrainOpts(node, &api.DrainOptions{MarkEligible: true, Meta: map[string]string{"reason": why}}, write(ctx))
+		_, err = b.nomad.Nodes().UpdateDrainOpts(node, &api.DrainOptions{MarkEligible: true, Meta: map[string]string{"reason": why}}, nomad.Write(ctx))
 	} else {
-		_, err = b.nomad.Nodes().ToggleEligibility(node, eligible, write(ctx))
+		_, err = b.nomad.Nodes().ToggleEligibility(node, eligible, nomad.Write(ctx))
 	}
 	return b.fail("open or close node "+info.Name, err)
 }
 
 // Drain implements placement.Backend.
 func (b *Backend) Drain(ctx context.Context, node string, deadline time.Duration) error {
-	if _, _, err := b.nomad.Nodes().Info(node, query(ctx)); err != nil {
+	if _, _, err := b.nomad.Nodes().Info(node, nomad.Query(ctx)); err != nil {
 		return b.fail("read node "+node, err)
 	}
-	_, err := b.nomad.Nodes().UpdateDrainOpts(node, &api.DrainOptions{DrainSpec: &api.DrainSpec{Deadline: deadline}}, write(ctx))
+	_, err := b.nomad.Nodes().UpdateDrainOpts(node, &api.DrainOptions{DrainSpec: &api.DrainSpec{Deadline: deadline}}, nomad.Write(ctx))
 	return b.fail("drain node "+node, err)
 }
 
@@ -270,7 +258,7 @@ func (b *Backend) Watch(ctx context.Context, index uint64) (uint64, error) {
 	}
 	answers := make(chan answer, 2)
 	ask := func(doing string, list func(*api.QueryOptions) (*api.QueryMeta, error)) {
-		q := query(ctx)
+		q := nomad.Query(ctx)
 		q.WaitIndex, q.WaitTime, q.Namespace = index, watchTime, "*"
 		meta, err := list(q)
 		if err != nil {

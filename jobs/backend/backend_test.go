@@ -11,11 +11,12 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/internal/placement"
 	"temper/internal/placement/placementtest"
+	"temper/internal/role"
 	"temper/jobs"
 	"temper/jobs/backend"
+	"temper/jobs/nomad"
 	"temper/jobs/nomadtest"
 	"temper/jobs/spec"
 )
@@ -66,7 +67,7 @@ func TestConformance(t *testing.T) {
 	if _, _, err := c.API.Variables().Create(&api.Variable{Path: build.RunsVariable(), Items: map[string]string{jobs.ItemSandboxToken: "x"}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	sandbox := build.Sandbox()
+	sandbox := build.Job(role.Sandbox)
 	group := sandbox.TaskGroups[0]
 	group.Tasks[0].Templates, group.Tasks[0].Config["args"] = nil, []string{}
 	group.Services, group.Update.HealthCheck, sandbox.NodePool = nil, new("task_states"), new("gpu")

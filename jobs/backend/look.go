@@ -10,6 +10,7 @@ import (
 
 	"temper/internal/placement"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // Nodes implements placement.Backend.
@@ -50,7 +51,7 @@ func nodeState(build jobs.Build, n jobs.NodeRoom) placement.NodeState {
 
 // members are those of runs that hold room, by their nodes.
 func (b *Backend) members(ctx context.Context, allocs []*api.AllocationListStub) (map[string][]placement.Member, error) {
-	q := query(ctx)
+	q := nomad.Query(ctx)
 	q.Params = map[string]string{"meta": "true"}
 	stubs, _, err := b.nomad.Jobs().List(q)
 	if err != nil {
@@ -115,13 +116,13 @@ func (b *Backend) Job(ctx context.Context, id string) (placement.JobState, error
 	if job == nil {
 		return placement.JobState{}, fmt.Errorf("job %s: %w", id, placement.ErrNotExist)
 	}
-	s := placement.JobState{ID: id, Epoch: epochOf(job.Meta), Index: value(job.JobModifyIndex), Stopped: value(job.Stop)}
+	s := placement.JobState{ID: id, Epoch: epochOf(job.Meta), Index: nomad.Deref(job.JobModifyIndex), Stopped: nomad.Deref(job.Stop)}
 	for _, g := range job.TaskGroups {
-		s.Count += value(g.Count)
+		s.Count += nomad.Deref(g.Count)
 		least, most := bounds(g)
 		s.Least, s.Most = s.Least+least, s.Most+most
 	}
-	q := query(ctx)
+	q := nomad.Query(ctx)
 	q.Params = map[string]string{"resources": "true"}
 	allocs, _, err := b.nomad.Jobs().Allocations(id, true, q)
 	if err != nil {
@@ -144,23 +145,23 @@ func (b *Backend) Job(ctx context.Context, id string) (placement.JobState, error
 
 // epochs are those of the versions of a job that its allocations have.
 func (b *Backend) epochs(ctx context.Context, job *api.Job, allocs []*api.AllocationListStub) (map[uint64]int, error) {
-	out := map[uint64]int{value(job.Version): epochOf(job.Meta)}
-	if !slices.ContainsFunc(allocs, func(a *api.AllocationListStub) bool { return a.JobVersion != value(job.Version) }) {
+	out := map[uint64]int{nomad.Deref(job.Version): epochOf(job.Meta)}
+	if !slices.ContainsFunc(allocs, func(a *api.AllocationListStub) bool { return a.JobVersion != nomad.Deref(job.Version) }) {
 		return out, nil
 	}
-	versions, _, _, err := b.nomad.Jobs().Versions(*job.ID, false, query(ctx))
+	versions, _, _, err := b.nomad.Jobs().Versions(*job.ID, false, nomad.Query(ctx))
 	if err != nil {
 		return nil, b.fail("read the versions of "+*job.ID, err)
 	}
 	for _, v := range versions {
-		out[value(v.Version)] = epochOf(v.Meta)
+		out[nomad.Deref(v.Version)] = epochOf(v.Meta)
 	}
 	return out, nil
 }
 
 // Member implements placement.Records.
 func (b *Backend) Member(ctx context.Context, id string) (placement.Member, error) {
-	a, _, err := b.nomad.Allocations().Info(id, query(ctx))
+	a, _, err := b.nomad.Allocations().Info(id, nomad.Query(ctx))
 	if err != nil {
 		return placement.Member{}, b.fail("read allocation "+id, err)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/internal/placement"
+	"temper/jobs/nomad"
 )
 
 // Nomad changes no count while an earlier change, a deployment, is under way. That of a
@@ -28,7 +28,7 @@ func (b *Backend) Scale(ctx context.Context, s placement.Scaling) error {
 		return err
 	}
 	for begin, judged := time.Now(), false; ; {
-		_, _, err = b.nomad.Jobs().ScaleWithRequest(s.Job, request, write(ctx))
+		_, _, err = b.nomad.Jobs().ScaleWithRequest(s.Job, request, nomad.Write(ctx))
 		if err = b.fail("scale job "+s.Job, err); !errors.Is(err, nomad.ErrBusy) || time.Since(begin) > deploymentTime {
 			return err
 		}
@@ -52,7 +52,7 @@ func (b *Backend) scaling(ctx context.Context, s placement.Scaling) (*api.Scalin
 	if err != nil {
 		return nil, err
 	}
-	if job == nil || value(job.Stop) {
+	if job == nil || nomad.Deref(job.Stop) {
 		return nil, fmt.Errorf("scale %s: %w", s.Job, placement.ErrNotExist)
 	}
 	g := groupOf(job, s.Group)
@@ -63,15 +63,15 @@ func (b *Backend) scaling(ctx context.Context, s placement.Scaling) (*api.Scalin
 	if s.To < least || s.To > most {
 		return nil, fmt.Errorf("scale %s to %d: %w (%d to %d)", s.Job, s.To, placement.ErrOutOfBounds, least, most)
 	}
-	if have := value(g.Count); s.From >= 0 && have != s.From {
-		return nil, &placement.ConflictError{Job: s.Job, Have: value(job.JobModifyIndex), Epoch: epochOf(job.Meta), Text: fmt.Sprintf("its count is %d and not %d", have, s.From)}
+	if have := nomad.Deref(g.Count); s.From >= 0 && have != s.From {
+		return nil, &placement.ConflictError{Job: s.Job, Have: nomad.Deref(job.JobModifyIndex), Epoch: epochOf(job.Meta), Text: fmt.Sprintf("its count is %d and not %d", have, s.From)}
 	}
 	meta := map[string]any{}
 	for name, figure := range s.Figures {
 		meta[name] = figure
 	}
 	to := int64(s.To)
-	return &api.ScalingRequest{Count: &to, Target: map[string]string{"Job": s.Job, "Group": value(g.Name)}, Message: s.Reason, Meta: meta}, nil
+	return &api.ScalingRequest{Count: &to, Target: map[string]string{"Job": s.Job, "Group": nomad.Deref(g.Name)}, Message: s.Reason, Meta: meta}, nil
 }
 
 // judgeMembers tells Nomad that members are well which were there before the change under
@@ -79,14 +79,14 @@ func (b *Backend) scaling(ctx context.Context, s placement.Scaling) (*api.Scalin
 // while the count changes never says so (Nomad 1.6.3), and the change would then stay under
 // way until its progress deadline of minutes. New members are left to Nomad's own checks.
 func (b *Backend) judgeMembers(ctx context.Context, job string) error {
-	d, _, err := b.nomad.Jobs().LatestDeployment(job, query(ctx))
+	d, _, err := b.nomad.Jobs().LatestDeployment(job, nomad.Query(ctx))
 	if err != nil {
 		return b.fail("read the change of job "+job, err)
 	}
 	if d == nil || d.Status != api.DeploymentStatusRunning {
 		return nil
 	}
-	allocs, _, err := b.nomad.Deployments().Allocations(d.ID, query(ctx))
+	allocs, _, err := b.nomad.Deployments().Allocations(d.ID, nomad.Query(ctx))
 	if err != nil {
 		return b.fail("list the members of the change of job "+job, err)
 	}
@@ -100,14 +100,14 @@ func (b *Backend) judgeMembers(ctx context.Context, job string) error {
 	if len(well) == 0 {
 		return nil
 	}
-	_, _, err = b.nomad.Deployments().SetAllocHealth(d.ID, well, nil, write(ctx))
+	_, _, err = b.nomad.Deployments().SetAllocHealth(d.ID, well, nil, nomad.Write(ctx))
 	return b.fail("end the change of job "+job, err)
 }
 
 // groupOf finds a group by its name; a job of one group has no doubt about it.
 func groupOf(job *api.Job, name string) *api.TaskGroup {
 	for _, g := range job.TaskGroups {
-		if value(g.Name) == name || len(job.TaskGroups) == 1 {
+		if nomad.Deref(g.Name) == name || len(job.TaskGroups) == 1 {
 			return g
 		}
 	}
@@ -116,7 +116,7 @@ func groupOf(job *api.Job, name string) *api.TaskGroup {
 
 func bounds(g *api.TaskGroup) (least, most int) {
 	if g.Scaling == nil {
-		return value(g.Count), value(g.Count)
+		return nomad.Deref(g.Count), nomad.Deref(g.Count)
 	}
-	return int(value(g.Scaling.Min)), int(value(g.Scaling.Max))
+	return int(nomad.Deref(g.Scaling.Min)), int(nomad.Deref(g.Scaling.Max))
 }

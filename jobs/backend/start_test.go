@@ -11,10 +11,10 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/internal/placement"
 	"temper/jobs"
 	"temper/jobs/backend"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 )
 

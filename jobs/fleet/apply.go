@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // ApplyOptions say how far an apply may go.
@@ -39,9 +39,10 @@ func (f *Fleet) Apply(ctx context.Context, plan Plan, o ApplyOptions) error {
 	if err := refuse(plan, o.Take); err != nil {
 		return err
 	}
+	p := application{nomad: f.nomad, cluster: f.build.Name, options: o}
 	var done []string
 	for i, c := range plan.Changes {
-		if err := (applier{f}).applyOne(ctx, c, o); err != nil {
+		if err := p.apply(ctx, c); err != nil {
 			return fmt.Errorf("%w%s", err, progress(done, plan.Changes[i+1:]))
 		}
 		if c.Kind != Same {
@@ -84,13 +85,19 @@ func orNone(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// applier makes one job after another what a plan says.
-type applier struct{ *Fleet }
+// application writes the jobs of a plan, one after another.
+type application struct {
+	nomad   *nomad.Client
+	cluster string // its name
+	options ApplyOptions
+}
 
-func (f applier) applyOne(ctx context.Context, c Change, o ApplyOptions) error {
+// apply writes one job and waits until it is well.
+func (p application) apply(ctx context.Context, c Change) error {
+	o := p.options
 	if c.Kind == Remove {
 		o.Say("remove " + c.Job)
-		return f.stop(ctx, c.Job, false)
+		return stopJob(ctx, p.nomad, c.Job, false)
 	}
 	if c.Kind != Same {
 		verb := "start "
@@ -98,12 +105,12 @@ func (f applier) applyOne(ctx context.Context, c Change, o ApplyOptions) error {
 			verb = "change "
 		}
 		o.Say(verb + c.Job)
-		if _, _, err := f.nomad.Jobs().RegisterOpts(c.job, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: c.index}, write(ctx)); err != nil {
-			return f.nomad.Fail("register job "+c.Job, err)
+		if _, _, err := p.nomad.Jobs().RegisterOpts(c.job, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: c.index}, nomad.Write(ctx)); err != nil {
+			return p.nomad.Fail("register job "+c.Job, err)
 		}
 	}
 	began := time.Now()
-	if err := f.await(ctx, c, o.Patience); err != nil {
+	if err := p.await(ctx, c, o.Patience); err != nil {
 		return err
 	}
 	if c.Kind != Same {
@@ -114,34 +121,34 @@ func (f applier) applyOne(ctx context.Context, c Change, o ApplyOptions) error {
 
 // await waits until every instance of a job's newest version is well, and Nomad has seen it: it goes back to no version
 // whose change has not ended, and scales no job until then.
-func (f applier) await(ctx context.Context, c Change, limit time.Duration) error {
+func (p application) await(ctx context.Context, c Change, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var index uint64
 	state, wait := "its state is unknown", time.Second
 	for {
-		job, _, err := f.nomad.Jobs().Info(c.Job, query(ctx))
+		job, _, err := p.nomad.Jobs().Info(c.Job, nomad.Query(ctx))
 		if err != nil {
-			return f.unwell(ctx, c, state, err)
+			return p.unwell(ctx, c, state, err)
 		}
-		deployments, _, err := f.nomad.Jobs().Deployments(c.Job, false, query(ctx))
+		deployments, _, err := p.nomad.Jobs().Deployments(c.Job, false, nomad.Query(ctx))
 		if err != nil {
-			return f.unwell(ctx, c, state, err)
+			return p.unwell(ctx, c, state, err)
 		}
-		if err := f.halted(c, job, deployments); err != nil {
+		if err := p.halted(c, job, deployments); err != nil {
 			return err
 		}
-		q := query(ctx)
+		q := nomad.Query(ctx)
 		q.WaitIndex, q.WaitTime = index, wait
-		allocs, meta, err := f.nomad.Jobs().Allocations(c.Job, false, q)
+		allocs, meta, err := p.nomad.Jobs().Allocations(c.Job, false, q)
 		if err != nil {
-			return f.unwell(ctx, c, state, err)
+			return p.unwell(ctx, c, state, err)
 		}
 		index = meta.LastIndex
 		missing := 0
 		changing := slices.ContainsFunc(deployments, isRunning)
 		missing, state = wellness(job, allocs, func(a *api.AllocationListStub, g *api.TaskGroup) bool {
-			return isWell(a, g) || !changing && f.recovered(ctx, a, g)
+			return isWell(a, g) || !changing && p.recovered(ctx, a, g)
 		})
 		if missing == 0 {
 			if !changing {
@@ -157,23 +164,23 @@ const verdictPause = 100 * time.Millisecond
 
 func isRunning(d *api.Deployment) bool { return d.Status == api.DeploymentStatusRunning }
 
-func (f applier) unwell(ctx context.Context, c Change, state string, err error) error {
+func (p application) unwell(ctx context.Context, c Change, state string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("job %s is not well: %s: look with temper cluster logs %s", c.Job, state, f.role(c.Job))
+		return fmt.Errorf("job %s is not well: %s: look with temper cluster logs %s", c.Job, state, p.role(c.Job))
 	}
-	return f.nomad.Fail("watch job "+c.Job, err)
+	return p.nomad.Fail("watch job "+c.Job, err)
 }
 
 // halted finds out that a job does not become what was applied by waiting for it: Nomad has given the change up,
 // which it does only once, or somebody has halted it.
-func (f applier) halted(c Change, job *api.Job, deployments []*api.Deployment) error {
+func (p application) halted(c Change, job *api.Job, deployments []*api.Deployment) error {
 	ours := job.Meta[jobs.MetaSpec] == c.job.Meta[jobs.MetaSpec]
 	slices.SortFunc(deployments, func(a, b *api.Deployment) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
 	for _, d := range deployments {
-		current := d.JobVersion == value(job.Version)
+		current := d.JobVersion == nomad.Deref(job.Version)
 		switch {
 		case d.Status == api.DeploymentStatusFailed && (current || !ours):
-			return fmt.Errorf("job %s: Nomad has %w its change: %s: look with temper cluster logs %s", c.Job, ErrGivenUp, d.StatusDescription, f.role(c.Job))
+			return fmt.Errorf("job %s: Nomad has %w its change: %s: look with temper cluster logs %s", c.Job, ErrGivenUp, d.StatusDescription, p.role(c.Job))
 		case current && d.Status == api.DeploymentStatusPaused:
 			return fmt.Errorf("job %s: %w: its change is paused: nomad deployment resume %s", c.Job, nomad.ErrBusy, d.ID[:8])
 		case current && d.Status == api.DeploymentStatusRunning && awaitsPromotion(job, d):
@@ -189,13 +196,13 @@ func (f applier) halted(c Change, job *api.Job, deployments []*api.Deployment) e
 // awaitsPromotion reports whether the canaries of a job of the operator's own are well, and somebody has to say so.
 func awaitsPromotion(job *api.Job, d *api.Deployment) bool {
 	return slices.ContainsFunc(job.TaskGroups, func(g *api.TaskGroup) bool {
-		s := d.TaskGroups[value(g.Name)]
-		return s != nil && s.DesiredCanaries > 0 && s.HealthyAllocs >= s.DesiredCanaries && !s.Promoted && (g.Update == nil || !value(g.Update.AutoPromote))
+		s := d.TaskGroups[nomad.Deref(g.Name)]
+		return s != nil && s.DesiredCanaries > 0 && s.HealthyAllocs >= s.DesiredCanaries && !s.Promoted && (g.Update == nil || !nomad.Deref(g.Update.AutoPromote))
 	})
 }
 
 // role is that of a job, as temper cluster logs takes it.
-func (f applier) role(job string) string { return strings.TrimPrefix(job, f.build.Name+"-") }
+func (p application) role(job string) string { return strings.TrimPrefix(job, p.cluster+"-") }
 
 // wellness counts the instances of a job's version that are missing or not well yet, and
 // says of one why.
@@ -204,7 +211,7 @@ func wellness(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.Al
 	for _, g := range job.TaskGroups {
 		well := 0
 		for _, a := range allocs {
-			if a.TaskGroup != value(g.Name) || a.DesiredStatus != api.AllocDesiredStatusRun || a.JobVersion != value(job.Version) {
+			if a.TaskGroup != nomad.Deref(g.Name) || a.DesiredStatus != api.AllocDesiredStatusRun || a.JobVersion != nomad.Deref(job.Version) {
 				continue
 			}
 			if judge(a, g) {
@@ -213,7 +220,7 @@ func wellness(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.Al
 			}
 			state = condition(a)
 		}
-		missing += max(0, value(g.Count)-well)
+		missing += max(0, nomad.Deref(g.Count)-well)
 	}
 	return missing, state
 }
@@ -223,22 +230,22 @@ func isWell(a *api.AllocationListStub, g *api.TaskGroup) bool {
 		return a.ClientStatus == api.AllocClientStatusComplete && a.JobType == api.JobTypeBatch
 	}
 	watched := g.Update != nil && a.JobType == api.JobTypeService
-	return !watched || a.DeploymentStatus != nil && value(a.DeploymentStatus.Healthy)
+	return !watched || a.DeploymentStatus != nil && nomad.Deref(a.DeploymentStatus.Healthy)
 }
 
 // recovered reports whether an instance that was not well by its deadline is now. Nomad judges each one once and keeps
 // that verdict, so that its checks are asked; without any, its tasks have to run for as long as one that is well.
-func (f applier) recovered(ctx context.Context, a *api.AllocationListStub, g *api.TaskGroup) bool {
+func (p application) recovered(ctx context.Context, a *api.AllocationListStub, g *api.TaskGroup) bool {
 	if a.ClientStatus != api.AllocClientStatusRunning || a.DeploymentStatus == nil || a.DeploymentStatus.Healthy == nil || g.Update == nil {
 		return false
 	}
 	for _, t := range a.TaskStates {
 		ended := t.State == "dead" && !t.Failed // one that only prepares the others
-		if !ended && (t.State != "running" || time.Since(t.StartedAt) < value(g.Update.MinHealthyTime)) {
+		if !ended && (t.State != "running" || time.Since(t.StartedAt) < nomad.Deref(g.Update.MinHealthyTime)) {
 			return false
 		}
 	}
-	checks, err := f.nomad.Allocations().Checks(a.ID, query(ctx))
+	checks, err := p.nomad.Allocations().Checks(a.ID, nomad.Query(ctx))
 	if err != nil { // its node does not answer, so that it is not known to be well
 		return false
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // How long certificates hold. A rotation makes new ones of the same authority, which is why that
@@ -32,37 +33,37 @@ const itemAuthorityKey = "tls_ca_key"
 
 // makeCertificates makes the authority where there is none, and a certificate for each role
 // that speaks TLS, for the addresses of all nodes.
-func (f keeper) makeCertificates(ctx context.Context, items map[string]string, rotate bool) (made []string, err error) {
-	if items[itemAuthorityKey] == "" {
-		items[jobs.ItemCA], items[itemAuthorityKey], err = newAuthority(f.build.Name)
+func (v *vault) makeCertificates(ctx context.Context, rotate bool) (err error) {
+	if v.items[itemAuthorityKey] == "" {
+		v.items[jobs.ItemCA], v.items[itemAuthorityKey], err = newAuthority(v.build.Name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		made, rotate = append(made, "the authority of certificates"), true
+		v.made, rotate = append(v.made, "the authority of certificates"), true
 	}
-	addresses, err := f.addresses(ctx)
+	addresses, err := nodeAddresses(ctx, v.nomad)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, h := range f.holders() {
-		if !slices.Contains(h.items, jobs.ItemCert) {
+	for _, c := range copies(v.build) {
+		if !slices.Contains(c.items, jobs.ItemCert) {
 			continue
 		}
-		cert, key := h.role+"_"+jobs.ItemCert, h.role+"_"+jobs.ItemKey
-		if !rotate && covers(items[cert], addresses) {
+		cert, key := c.role+"_"+jobs.ItemCert, c.role+"_"+jobs.ItemKey
+		if !rotate && covers(v.items[cert], addresses) {
 			continue
 		}
-		if items[cert], items[key], err = issue(items[jobs.ItemCA], items[itemAuthorityKey], h.role, addresses); err != nil {
-			return nil, err
+		if v.items[cert], v.items[key], err = issue(v.items[jobs.ItemCA], v.items[itemAuthorityKey], c.role, addresses); err != nil {
+			return err
 		}
-		made = append(made, "a certificate of "+h.role)
+		v.made = append(v.made, "a certificate of "+c.role)
 	}
-	return made, nil
+	return nil
 }
 
-// addresses are those of all nodes, and the loopback address.
-func (f keeper) addresses(ctx context.Context) ([]net.IP, error) {
-	nodes, err := f.listNodes(ctx)
+// nodeAddresses returns the addresses of all nodes, and the loopback address.
+func nodeAddresses(ctx context.Context, client *nomad.Client) ([]net.IP, error) {
+	nodes, err := listNodes(ctx, client)
 	if err != nil {
 		return nil, err
 	}

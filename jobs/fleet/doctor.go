@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 )
 
@@ -32,28 +33,29 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s  %-12s %s", state, f.Name, f.Detail)
 }
 
-// Doctor looks at all that the cluster needs, and goes on after what is missing.
+// Doctor checks all that the cluster needs. It goes on after a finding of something that is missing.
 func (f *Fleet) Doctor(ctx context.Context) []Finding {
 	all, err := f.Jobs(ctx)
 	out := []Finding{finding("jobs", err, fmt.Sprintf("%d jobs are described", len(all)))}
 	version, err := f.nomad.Version(ctx)
 	out = append(out, finding("servers", err, fmt.Sprintf("Nomad %s at %s", version, f.nomad.Address())))
 	if err != nil {
-		return out // nothing else can be asked
+		return out // no other question has an answer
 	}
-	out = append(out, finding("version", inspector{f}.checkServer(ctx, all), "the servers keep every field that jobs use"))
+	required := f.requirements(all)
+	out = append(out, finding("version", required.checkServer(ctx), "the servers keep every field that jobs use"))
 	_, err = f.ours(ctx)
-	out = append(out, finding("name", err, "no job of another cluster is called "+f.build.Name+"-..."))
-	out = append(out, finding("pools", inspector{f}.checkPools(ctx, all), "every node pool is there"))
-	out = append(out, finding("secrets", inspector{f}.checkSecrets(ctx, all), "every job has what it needs"))
-	out = append(out, examiner{f}.accessFinding(ctx))
-	there, err := f.holdings(ctx)
+	out = append(out, finding("name", err, "no job of another cluster is called "+f.build.Name+"-..."),
+		finding("pools", required.checkPools(ctx), "every node pool is there"),
+		finding("secrets", required.checkSecrets(ctx), "every job has what it needs"),
+		accessFinding(ctx, f.nomad, f.build.TLS))
+	held, err := readHoldings(ctx, f.nomad)
 	if err != nil {
 		return append(out, finding("nodes", err, ""))
 	}
-	look := examiner{f}
-	return append(out, nodesFinding(there.nodes), look.clocksFinding(ctx, there.nodes), look.devicesFinding(there.nodes), look.roomFinding(all, there),
-		look.foldersFinding(all, there), look.rawExecFinding(there.nodes))
+	d := diagnosis{build: f.build, jobs: all, held: held}
+	return append(out, nodesFinding(held.nodes), clocksFinding(ctx, f.nomad, held.nodes), devicesFinding(f.build.GPUs, held.nodes), d.roomFinding(), d.foldersFinding(),
+		d.rawExecFinding())
 }
 
 func finding(name string, err error, detail string) Finding {
@@ -63,20 +65,24 @@ func finding(name string, err error, detail string) Finding {
 	return Finding{Name: name, OK: true, Detail: detail}
 }
 
-// examiner looks at one thing after another.
-type examiner struct{ *Fleet }
+// diagnosis compares the described jobs with the nodes.
+type diagnosis struct {
+	build jobs.Build
+	jobs  []*api.Job
+	held  holdings
+}
 
-// accessFinding asks whether strangers may use the API.
-func (f examiner) accessFinding(ctx context.Context) Finding {
-	_, _, err := f.nomad.ACLTokens().Self(query(ctx))
+// accessFinding checks that the API asks for a token.
+func accessFinding(ctx context.Context, client *nomad.Client, tls bool) Finding {
+	_, _, err := client.ACLTokens().Self(nomad.Query(ctx))
 	var response api.UnexpectedResponseError
 	switch {
 	case err == nil:
 		return Finding{"access", true, "the servers ask for tokens"}
 	case errors.As(err, &response) && strings.Contains(response.Body(), "ACL support disabled"):
-		return Finding{"access", !f.build.TLS, "the servers ask nobody for a token: whoever reaches them runs programs as the agents' user; set acl { enabled = true }"}
+		return Finding{"access", !tls, "the servers ask for no token: whoever reaches them runs programs as the agents' user; set acl { enabled = true }"}
 	default:
-		return finding("access", f.nomad.Fail("ask for the rights of the token", err), "")
+		return finding("access", client.Fail("ask for the rights of the token", err), "")
 	}
 }
 
@@ -104,14 +110,14 @@ const maxSkew = 30 * time.Second
 const maxAsked = 8
 
 // clocksFinding compares the clocks of the nodes with this machine's.
-func (f examiner) clocksFinding(ctx context.Context, nodes []*api.NodeListStub) Finding {
+func clocksFinding(ctx context.Context, client *nomad.Client, nodes []*api.NodeListStub) Finding {
 	ready := slices.DeleteFunc(slices.Clone(nodes), func(n *api.NodeListStub) bool { return n.Status != api.NodeStatusReady })
 	skews, answered := make([]time.Duration, len(ready)), make([]bool, len(ready))
 	var asking errgroup.Group
 	asking.SetLimit(maxAsked)
 	for i, n := range ready { // what a node does not answer is no reason to leave out the others
 		asking.Go(func() error {
-			skews[i], answered[i] = f.skew(ctx, n)
+			skews[i], answered[i] = clockSkewOf(ctx, client, n)
 			return nil
 		})
 	}
@@ -135,11 +141,11 @@ func (f examiner) clocksFinding(ctx context.Context, nodes []*api.NodeListStub) 
 	return Finding{"clocks", true, detail}
 }
 
-// skew is how far the clock of a node is ahead of this machine's.
-func (f examiner) skew(ctx context.Context, n *api.NodeListStub) (skew time.Duration, answered bool) {
+// clockSkewOf returns how far the clock of a node is ahead of this machine's.
+func clockSkewOf(ctx context.Context, client *nomad.Client, n *api.NodeListStub) (skew time.Duration, answered bool) {
 	asked := time.Now()
 	var s struct{ Timestamp int64 } // which the type of package api leaves out
-	_, err := f.nomad.Raw().Query("/v1/client/stats?node_id="+n.ID, &s, query(ctx))
+	_, err := client.Raw().Query("/v1/client/stats?node_id="+n.ID, &s, nomad.Query(ctx))
 	if err != nil || s.Timestamp == 0 {
 		return 0, false
 	}
@@ -148,8 +154,7 @@ func (f examiner) skew(ctx context.Context, n *api.NodeListStub) (skew time.Dura
 }
 
 // devicesFinding looks for GPUs where the file has some.
-func (f examiner) devicesFinding(nodes []*api.NodeListStub) Finding {
-	g := f.build.GPUs
+func devicesFinding(g spec.GPUs, nodes []*api.NodeListStub) Finding {
 	if g.Device == "" {
 		return Finding{"devices", true, "trainers run on CPUs"}
 	}
@@ -195,16 +200,16 @@ func healthyDevices(n *api.NodeListStub, kind string, other map[string]bool) int
 }
 
 // roomFinding counts whether everything has a place at once.
-func (f examiner) roomFinding(all []*api.Job, there holdings) Finding {
+func (d diagnosis) roomFinding() Finding {
 	var ids, lacks []string
-	for _, j := range all {
+	for _, j := range d.jobs {
 		ids = append(ids, *j.ID)
 	}
-	room := there.room(ids...)
-	for _, j := range all {
+	free := d.held.free(ids...)
+	for _, j := range d.jobs {
 		for _, g := range j.TaskGroups {
-			if missing, why := room.Place(j, g); missing > 0 {
-				lacks = append(lacks, fmt.Sprintf("%d of %d %s (%s)", missing, value(g.Count), *j.ID, strings.Join(why, ", ")))
+			if missing, why := free.Place(j, g); missing > 0 {
+				lacks = append(lacks, fmt.Sprintf("%d of %d %s (%s)", missing, nomad.Deref(g.Count), *j.ID, strings.Join(why, ", ")))
 			}
 		}
 	}
@@ -215,18 +220,18 @@ func (f examiner) roomFinding(all []*api.Job, there holdings) Finding {
 }
 
 // foldersFinding names roles that keep something on a node and may be started on another one, where it is not.
-func (f examiner) foldersFinding(all []*api.Job, there holdings) Finding {
+func (d diagnosis) foldersFinding() Finding {
 	var wrong []string
-	kept, room := 0, there.room()
-	for _, j := range all {
+	kept, free := 0, d.held.free()
+	for _, j := range d.jobs {
 		role := j.Meta[jobs.MetaRole]
-		folder := jobs.Folder(f.build, role)
-		if folder == "" || f.build.File(role) != "" { // a job of the operator's own has a place of its own
+		folder := jobs.Folder(d.build, role)
+		if folder == "" || d.build.File(role) != "" { // a job of the operator's own has a place of its own
 			continue
 		}
 		kept++
 		for _, g := range j.TaskGroups {
-			if may := room.MayTake(j, g); len(may) > 1 {
+			if may := free.MayTake(j, g); len(may) > 1 {
 				wrong = append(wrong, fmt.Sprintf("%s keeps %s on one node, and %d may take it (%s)", role, folder, len(may), strings.Join(may, ", ")))
 			}
 		}
@@ -242,21 +247,21 @@ func (f examiner) foldersFinding(all []*api.Job, there holdings) Finding {
 }
 
 // rawExecFinding names nodes that start programs as root for whoever may submit jobs.
-func (f examiner) rawExecFinding(nodes []*api.NodeListStub) Finding {
+func (d diagnosis) rawExecFinding() Finding {
 	pools := map[string]bool{}
-	for _, r := range f.build.Named() {
+	for _, r := range d.build.Named() {
 		if r.Driver == spec.RawExec && r.Count > 0 {
 			pools[pool(r.Pool)] = true
 		}
 	}
 	var wrong []string
-	for _, n := range nodes {
-		if d := n.Drivers["raw_exec"]; d != nil && d.Detected && !pools[n.NodePool] {
+	for _, n := range d.held.nodes {
+		if driver := n.Drivers["raw_exec"]; driver != nil && driver.Detected && !pools[n.NodePool] {
 			wrong = append(wrong, n.Name)
 		}
 	}
 	if len(wrong) > 0 {
-		return Finding{"raw_exec", !f.build.TLS, "on nodes where no role needs it: switch the driver off on " + strings.Join(wrong, ", ")}
+		return Finding{"raw_exec", !d.build.TLS, "on nodes where no role needs it: switch the driver off on " + strings.Join(wrong, ", ")}
 	}
 	return Finding{"raw_exec", true, "only where a role needs it"}
 }

@@ -10,22 +10,24 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"temper/internal/nomad"
+	"temper/internal/role"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // clientFiles are what a client of the cluster needs for TLS, by the item that holds it.
-var clientFiles = map[string]string{"ca.pem": jobs.ItemCA, "cert.pem": "control_" + jobs.ItemCert, "key.pem": "control_" + jobs.ItemKey}
+var clientFiles = map[string]string{"ca.pem": jobs.ItemCA, "cert.pem": role.Control + "_" + jobs.ItemCert, "key.pem": role.Control + "_" + jobs.ItemKey}
 
 // Environment are the variables with which commands of this machine reach the cluster: its
 // Temporal, its store, and the way in for tools. Files of TLS go into the folder.
 func (f *Fleet) Environment(ctx context.Context, folder string) (map[string]string, error) {
-	items, _, err := keeper{f}.variable(ctx, keeper{f}.vault())
+	path := vaultPath(f.build)
+	items, _, err := readVariable(ctx, f.nomad, path)
 	if err != nil {
 		return nil, err
 	}
 	if len(items) == 0 {
-		return nil, fmt.Errorf("%w in the variable %s of Nomad: make them with temper cluster init", ErrNoSecrets, keeper{f}.vault())
+		return nil, fmt.Errorf("%w in the variable %s of Nomad: make them with temper cluster init", ErrNoSecrets, path)
 	}
 	out := map[string]string{"TEMPER_SANDBOX_TOKEN": items[jobs.ItemSandboxToken]}
 	if f.build.TLS {
@@ -39,14 +41,14 @@ func (f *Fleet) Environment(ctx context.Context, folder string) (map[string]stri
 	if out["TEMPORAL_ADDRESS"], err = NewRuns(f).TemporalAddress(ctx); err != nil {
 		return nil, err
 	}
-	if out["TEMPER_SANDBOX_ADDRESS"], err = serviceOf(ctx, f, "gateway"); err != nil {
+	if out["TEMPER_SANDBOX_ADDRESS"], err = f.addressOf(ctx, role.Gateway); err != nil {
 		return nil, err
 	}
 	if f.build.Store != "" {
 		out["TEMPER_STORE"] = f.build.Store
 		return out, nil
 	}
-	address, err := serviceOf(ctx, f, "objectstore")
+	address, err := f.addressOf(ctx, role.ObjectStore)
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +82,10 @@ func writeFiles(folder string, items map[string]string) (string, error) {
 	return folder, nil
 }
 
-// serviceOf is host:port of a role of this cluster.
-func serviceOf(ctx context.Context, f *Fleet, role string) (string, error) {
+// addressOf returns host:port of a role of this cluster.
+func (f *Fleet) addressOf(ctx context.Context, role string) (string, error) {
 	id := f.build.ID(role)
-	found, _, err := f.nomad.Services().Get(id, query(ctx))
+	found, _, err := f.nomad.Services().Get(id, nomad.Query(ctx))
 	if err != nil {
 		return "", f.nomad.Fail("find service "+id, err)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/jobs"
 	"temper/jobs/fleet"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
+	"temper/jobs/nomad"
 )
 
 // followPace is how often a follower looks for instances that began or ended.
@@ -20,7 +20,7 @@ const followPace = 2 * time.Second
 // follower writes the lines of the logs of instances as they come, those of instances that begin
 // later as well, and says which began and ended. One that cannot be read ends none of the others.
 type follower struct {
-	logs
+	logs   logReader
 	ids    []string
 	out    *sharedOut
 	known  map[string]*followed // by instance and task
@@ -39,7 +39,7 @@ type followed struct {
 	err   error
 }
 
-func newFollower(l logs, ids []string, out io.Writer) *follower {
+func newFollower(l logReader, ids []string, out io.Writer) *follower {
 	return &follower{logs: l, ids: ids, out: &sharedOut{out: out}, known: map[string]*followed{}, ended: make(chan *followed)}
 }
 
@@ -94,7 +94,7 @@ func (f *follower) begin(ctx context.Context, allocs []*api.AllocationListStub, 
 		reading, one.stop = context.WithCancel(ctx)
 		go func() {
 			w := &lines{to: f.out, prefix: s.String() + " | "}
-			one.err = f.copy(reading, s, !ended, w)
+			one.err = f.logs.copy(reading, s, !ended, w)
 			if one.err != nil && !ended && f.isGone(reading, s) {
 				one.err = nil // a node removes the logs of what has ended, under the eyes of readers
 			}
@@ -109,9 +109,9 @@ func (f *follower) begin(ctx context.Context, allocs []*api.AllocationListStub, 
 
 // isGone says whether an instance that lived has ended meanwhile.
 func (f *follower) isGone(ctx context.Context, s stream) bool {
-	alloc, _, err := f.nomad.Allocations().Info(s.ID, query(ctx))
+	alloc, _, err := f.logs.nomad.Allocations().Info(s.ID, nomad.Query(ctx))
 	if err != nil {
-		return errors.Is(f.nomad.Fail("read allocation "+s.ID, err), nomad.ErrNotExist)
+		return errors.Is(f.logs.nomad.Fail("read allocation "+s.ID, err), nomad.ErrNotExist)
 	}
 	return alloc.ClientTerminalStatus() || alloc.DesiredStatus == api.AllocDesiredStatusStop
 }
@@ -133,7 +133,7 @@ func (f *follower) end(ctx context.Context, s *followed) {
 // look finds instances that began or ended. A log is read on for one pace after its task has
 // ended, since its last lines may come late.
 func (f *follower) look(ctx context.Context) {
-	allocs, err := f.allocsOf(ctx, f.ids)
+	allocs, err := f.logs.allocations(ctx, f.ids)
 	if err != nil {
 		if ctx.Err() == nil && !f.silent {
 			f.out.say("==> instances that begin are not seen for now: %v", err)
@@ -161,11 +161,11 @@ func (f *follower) look(ctx context.Context) {
 // over says whether no instance will come any more.
 func (f *follower) over(ctx context.Context) bool {
 	for _, id := range f.ids {
-		job, _, err := f.nomad.Jobs().Info(id, query(ctx))
+		job, _, err := f.logs.nomad.Jobs().Info(id, nomad.Query(ctx))
 		if err == nil && (job.Stop == nil || !*job.Stop) {
 			return false
 		}
-		if err = f.nomad.Fail("read job "+id, err); err != nil && !errors.Is(err, nomad.ErrNotExist) {
+		if err = f.logs.nomad.Fail("read job "+id, err); err != nil && !errors.Is(err, nomad.ErrNotExist) {
 			return false
 		}
 	}

@@ -10,37 +10,37 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // vacant is the index over which a job is written that does not run: 0 where there is none, else that of the one that is
 // stopped, whoever made it.
-func (f planner) vacant(ctx context.Context, id string) (uint64, error) {
-	job, _, err := f.nomad.Jobs().Info(id, query(ctx))
-	if err = f.nomad.Fail("read job "+id, err); errors.Is(err, nomad.ErrNotExist) {
+func (p comparison) vacant(ctx context.Context, id string) (uint64, error) {
+	job, _, err := p.nomad.Jobs().Info(id, nomad.Query(ctx))
+	if err = p.nomad.Fail("read job "+id, err); errors.Is(err, nomad.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	if !value(job.Stop) {
+	if !nomad.Deref(job.Stop) {
 		return 0, fmt.Errorf("job %s: %w while it was looked at: plan again", id, nomad.ErrChanged)
 	}
-	return value(job.JobModifyIndex), nil
+	return nomad.Deref(job.JobModifyIndex), nil
 }
 
 // foreign are the paths of what somebody else has changed since we wrote a job: a change takes our hash along, so that the
 // oldest version with the hash of the newest one is ours. Nomad keeps few versions, and what is older is not found.
 // What the file says as well is left out: writes are those that a plan would change back.
-func (f planner) foreign(ctx context.Context, stub *api.JobListStub, writes []Field) ([]string, error) {
+func (p comparison) foreign(ctx context.Context, stub *api.JobListStub, writes []Field) ([]string, error) {
 	hash := stub.Meta[jobs.MetaSpec]
 	if hash == "" {
 		return []string{"Meta[" + jobs.MetaSpec + "]"}, nil
 	}
-	versions, _, _, err := f.nomad.Jobs().Versions(stub.ID, false, query(ctx))
+	versions, _, _, err := p.nomad.Jobs().Versions(stub.ID, false, nomad.Query(ctx))
 	if err != nil {
-		return nil, f.nomad.Fail("read the versions of "+stub.ID, err)
+		return nil, p.nomad.Fail("read the versions of "+stub.ID, err)
 	}
 	var ours *api.Job
 	for _, v := range versions { // the newest first
@@ -59,12 +59,12 @@ func (f planner) foreign(ctx context.Context, stub *api.JobListStub, writes []Fi
 	if delete(ours.Meta, jobs.MetaAttempt); stub.Meta[jobs.MetaAttempt] != "" {
 		ours.Meta[jobs.MetaAttempt] = stub.Meta[jobs.MetaAttempt]
 	}
-	if err := f.keepCounts(ctx, ours); err != nil {
+	if err := p.keepCounts(ctx, ours); err != nil {
 		return nil, err
 	}
-	found, _, err := f.nomad.Jobs().Plan(ours, true, write(ctx))
+	found, _, err := p.nomad.Jobs().Plan(ours, true, nomad.Write(ctx))
 	if err != nil {
-		return nil, f.nomad.Fail("compare the versions of "+stub.ID, err)
+		return nil, p.nomad.Fail("compare the versions of "+stub.ID, err)
 	}
 	theirs, lost := paths(fields(found.Diff)), paths(writes)
 	return slices.DeleteFunc(theirs, func(path string) bool { return !slices.Contains(lost, path) }), nil

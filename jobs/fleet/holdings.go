@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // holdings are all nodes and allocations with their resources.
@@ -19,15 +20,16 @@ type holdings struct {
 	volumes map[string][]string
 }
 
-// room counts what the nodes have left beside all jobs but those named.
-func (h holdings) room(without ...string) *jobs.Room {
-	room := jobs.NewRoom(h.nodes, h.allocs, without...)
-	room.SetVolumes(h.volumes)
-	return room
+// free counts what the nodes have left beside all jobs but the named ones.
+func (h holdings) free(without ...string) *jobs.Room {
+	free := jobs.NewRoom(h.nodes, h.allocs, without...)
+	free.SetVolumes(h.volumes)
+	return free
 }
 
-func (f *Fleet) holdings(ctx context.Context) (holdings, error) {
-	listed, err := f.listNodes(ctx)
+// readHoldings lists all nodes and allocations.
+func readHoldings(ctx context.Context, client *nomad.Client) (holdings, error) {
+	listed, err := listNodes(ctx, client)
 	if err != nil {
 		return holdings{}, err
 	}
@@ -36,10 +38,10 @@ func (f *Fleet) holdings(ctx context.Context) (holdings, error) {
 		out.nodes = append(out.nodes, n.stub())
 		out.volumes[n.ID] = slices.Collect(maps.Keys(n.HostVolumes))
 	}
-	q := query(ctx)
+	q := nomad.Query(ctx)
 	q.Namespace, q.Params = "*", map[string]string{"resources": "true"}
-	out.allocs, _, err = f.nomad.Allocations().List(q)
-	return out, f.nomad.Fail("list allocations", err)
+	out.allocs, _, err = client.Allocations().List(q)
+	return out, client.Fail("list allocations", err)
 }
 
 // listedNode is a node in the list of all, with what package api leaves out of it.
@@ -83,11 +85,11 @@ func (n *listedNode) addresses() (out []net.IP) {
 	return out
 }
 
-// listNodes are all nodes with their resources.
-func (f *Fleet) listNodes(ctx context.Context) ([]*listedNode, error) {
-	q := query(ctx)
+// listNodes lists all nodes with their resources.
+func listNodes(ctx context.Context, client *nomad.Client) ([]*listedNode, error) {
+	q := nomad.Query(ctx)
 	q.Params = map[string]string{"resources": "true"}
 	var out []*listedNode
-	_, err := f.nomad.Raw().Query("/v1/nodes", &out, q)
-	return out, f.nomad.Fail("list nodes", err)
+	_, err := client.Raw().Query("/v1/nodes", &out, q)
+	return out, client.Fail("list nodes", err)
 }

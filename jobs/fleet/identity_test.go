@@ -21,7 +21,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
+	"temper/jobs/nomad"
 	"temper/jobs/nomadtest"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/internal/placement"
+	"temper/jobs/nomad"
 )
 
 // LogOptions say which part of the logs is wanted.
@@ -31,11 +31,12 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 	if f.build.Has(name) {
 		ids[0] = f.build.ID(name)
 	} else {
-		for _, role := range []placement.Role{placement.RoleTrainer, placement.RoleRollout, placement.RoleEngine} {
+		for _, role := range placement.Roles() {
 			ids = append(ids, placement.JobID(role, name))
 		}
 	}
-	allocs, err := f.allocsOf(ctx, ids)
+	read := logReader{f.nomad, o}
+	allocs, err := read.allocations(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,6 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 		return fmt.Errorf("logs of %s: %w: no instance of %s is known: a run without workers of its own is in the logs of trainer and control; temper cluster status lists the jobs",
 			name, nomad.ErrNotExist, strings.Join(ids, ", "))
 	}
-	read := logs{f, o}
 	if o.Follow {
 		return newFollower(read, ids, out).run(ctx, allocs)
 	}
@@ -70,12 +70,12 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 	return failed
 }
 
-// allocsOf are the instances of jobs.
-func (f *Fleet) allocsOf(ctx context.Context, ids []string) (allocs []*api.AllocationListStub, err error) {
+// allocations lists the allocations of jobs.
+func (r logReader) allocations(ctx context.Context, ids []string) (allocs []*api.AllocationListStub, err error) {
 	for _, id := range ids {
-		found, _, err := f.nomad.Jobs().Allocations(id, false, query(ctx))
+		found, _, err := r.nomad.Jobs().Allocations(id, false, nomad.Query(ctx))
 		if err != nil {
-			return nil, f.nomad.Fail("find the instances of "+id, err)
+			return nil, r.nomad.Fail("find the instances of "+id, err)
 		}
 		allocs = append(allocs, found...)
 	}
@@ -128,25 +128,25 @@ func (s stream) String() string {
 	return name
 }
 
-// logs reads the logs of instances.
-type logs struct {
-	*Fleet
-	LogOptions
+// logReader reads the logs of allocations.
+type logReader struct {
+	nomad   *nomad.Client
+	options LogOptions
 }
 
 // copy writes the end of one log, and with follow what comes until the context ends.
-func (f logs) copy(ctx context.Context, s stream, follow bool, out io.Writer) error {
-	alloc, _, err := f.nomad.Allocations().Info(s.ID, query(ctx))
+func (r logReader) copy(ctx context.Context, s stream, follow bool, out io.Writer) error {
+	alloc, _, err := r.nomad.Allocations().Info(s.ID, nomad.Query(ctx))
 	if err != nil {
-		return f.nomad.Fail("read allocation "+s.ID, err)
+		return r.nomad.Fail("read allocation "+s.ID, err)
 	}
 	kind := "stderr"
-	if f.Stdout {
+	if r.options.Stdout {
 		kind = "stdout"
 	}
-	frames, errs := f.nomad.AllocFS().Logs(alloc, follow, s.task, kind, api.OriginEnd, f.Bytes, ctx.Done(), query(ctx))
+	frames, errs := r.nomad.AllocFS().Logs(alloc, follow, s.task, kind, api.OriginEnd, r.options.Bytes, ctx.Done(), nomad.Query(ctx))
 	if err := copyFrames(frames, errs, out); err != nil && !(follow && ctx.Err() != nil) { // who follows ends it so
-		return f.nomad.Fail("read the log of "+s.Name, err)
+		return r.nomad.Fail("read the log of "+s.Name, err)
 	}
 	return nil
 }

@@ -10,21 +10,22 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
+	"temper/internal/role"
+	"temper/jobs/nomad"
 )
 
-// stop deregisters a job and waits until none of its processes runs.
-func (f *Fleet) stop(ctx context.Context, job string, purge bool) error {
-	if _, _, err := f.nomad.Jobs().Deregister(job, purge, write(ctx)); err != nil {
-		return f.nomad.Fail("stop job "+job, err)
+// stopJob deregisters a job and waits until none of its processes runs.
+func stopJob(ctx context.Context, client *nomad.Client, job string, purge bool) error {
+	if _, _, err := client.Jobs().Deregister(job, purge, nomad.Write(ctx)); err != nil {
+		return client.Fail("stop job "+job, err)
 	}
 	var index uint64
 	for {
-		q := query(ctx)
+		q := nomad.Query(ctx)
 		q.WaitIndex, q.WaitTime = index, time.Second
-		allocs, meta, err := f.nomad.Jobs().Allocations(job, true, q)
+		allocs, meta, err := client.Jobs().Allocations(job, true, q)
 		if err != nil {
-			return f.nomad.Fail("watch job "+job, err)
+			return client.Fail("watch job "+job, err)
 		}
 		if !slices.ContainsFunc(allocs, lives) {
 			return nil
@@ -44,9 +45,9 @@ func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	if s := there[f.build.ID(ControlJob)]; s != nil && !s.Stop {
+	if s := there[f.build.ID(role.Control)]; s != nil && !s.Stop {
 		say("stop " + s.ID)
-		if err := f.stop(ctx, s.ID, false); err != nil {
+		if err := stopJob(ctx, f.nomad, s.ID, false); err != nil {
 			return err
 		}
 		if there, err = f.ours(ctx); err != nil { // with what it has started meanwhile
@@ -72,7 +73,7 @@ func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 	var done []string
 	for i, id := range ids {
 		say("stop " + id)
-		if err := f.stop(ctx, id, purge); err != nil {
+		if err := stopJob(ctx, f.nomad, id, purge); err != nil {
 			return fmt.Errorf("%w (stopped: %s; not yet: %s; down again goes on)", err, orNone(done), strings.Join(ids[i:], ", "))
 		}
 		done = append(done, id)
@@ -100,28 +101,28 @@ func (f *Fleet) Scale(ctx context.Context, role string, count int, reason string
 	if s := there[id]; s == nil || s.Stop {
 		return fmt.Errorf("scale %s: %w: there is no job %s that runs: apply the cluster first", role, nomad.ErrNotExist, id)
 	}
-	job, _, err := f.nomad.Jobs().Info(id, query(ctx))
+	job, _, err := f.nomad.Jobs().Info(id, nomad.Query(ctx))
 	if err != nil {
 		return f.nomad.Fail("read job "+id, err)
 	}
 	for _, g := range job.TaskGroups {
-		if value(g.Name) != role {
+		if nomad.Deref(g.Name) != role {
 			continue
 		}
 		if g.Scaling == nil {
-			return fmt.Errorf("scale %s: its count is fixed at %d: set roles.%s.max above it in the file, and apply", role, value(g.Count), role)
+			return fmt.Errorf("scale %s: its count is fixed at %d: set roles.%s.max above it in the file, and apply", role, nomad.Deref(g.Count), role)
 		}
-		if low, high := value(g.Scaling.Min), value(g.Scaling.Max); int64(count) < low || int64(count) > high {
+		if low, high := nomad.Deref(g.Scaling.Min), nomad.Deref(g.Scaling.Max); int64(count) < low || int64(count) > high {
 			return fmt.Errorf("scale %s: %d is outside of %d to %d: change roles.%s.count or max in the file, and apply", role, count, low, high, role)
 		}
 	}
-	_, _, err = f.nomad.Jobs().Scale(id, role, &count, reason, false, map[string]any{"by": "temper cluster scale"}, write(ctx))
+	_, _, err = f.nomad.Jobs().Scale(id, role, &count, reason, false, map[string]any{"by": "temper cluster scale"}, nomad.Write(ctx))
 	return f.nomad.Fail("scale job "+id, err)
 }
 
 // node finds a node by its name, or by the beginning of its id.
 func (f *Fleet) node(ctx context.Context, name string) (*api.NodeListStub, error) {
-	nodes, _, err := f.nomad.Nodes().List(query(ctx))
+	nodes, _, err := f.nomad.Nodes().List(nomad.Query(ctx))
 	if err != nil {
 		return nil, f.nomad.Fail("list nodes", err)
 	}
@@ -151,12 +152,12 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 	if err != nil {
 		return err
 	}
-	answer, err := f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{DrainSpec: &api.DrainSpec{Deadline: deadline}}, write(ctx))
+	answer, err := f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{DrainSpec: &api.DrainSpec{Deadline: deadline}}, nomad.Write(ctx))
 	if err != nil {
 		return f.nomad.Fail("drain node "+n.Name, err)
 	}
 	say("node " + n.Name + " takes nothing new")
-	if err := sayStuck(ctx, f, n, say); err != nil {
+	if err := sayStuck(ctx, f.nomad, n, say); err != nil {
 		return err
 	}
 	var failed error
@@ -172,10 +173,10 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 }
 
 // sayStuck names what was told to stop before and has not ended: the drain waits for it.
-func sayStuck(ctx context.Context, f *Fleet, n *api.NodeListStub, say func(string)) error {
-	allocs, _, err := f.nomad.Nodes().Allocations(n.ID, query(ctx))
+func sayStuck(ctx context.Context, client *nomad.Client, n *api.NodeListStub, say func(string)) error {
+	allocs, _, err := client.Nodes().Allocations(n.ID, nomad.Query(ctx))
 	if err != nil {
-		return f.nomad.Fail("list what is on node "+n.Name, err)
+		return client.Fail("list what is on node "+n.Name, err)
 	}
 	for _, a := range allocs {
 		if a.DesiredStatus == api.AllocDesiredStatusStop && a.ClientStatus == api.AllocClientStatusRunning {
@@ -191,6 +192,6 @@ func (f *Fleet) Undrain(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{MarkEligible: true}, write(ctx))
+	_, err = f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{MarkEligible: true}, nomad.Write(ctx))
 	return f.nomad.Fail("undrain node "+n.Name, err)
 }

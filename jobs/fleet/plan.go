@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // Kind is what a plan does with a job.
@@ -71,23 +72,24 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := (inspector{f}).checkServer(ctx, all); err != nil {
+	required := f.requirements(all)
+	if err := required.checkServer(ctx); err != nil {
 		return Plan{}, err
 	}
 	there, err := f.ours(ctx)
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := errors.Join(inspector{f}.checkPools(ctx, all), inspector{f}.checkSecrets(ctx, all)); err != nil {
+	if err := errors.Join(required.checkPools(ctx), required.checkSecrets(ctx)); err != nil {
 		return Plan{}, err
 	}
-	failed, err := planner{f}.failed(ctx)
-	if err != nil {
+	p := comparison{nomad: f.nomad}
+	if p.failed, err = failedDeployments(ctx, f.nomad); err != nil {
 		return Plan{}, err
 	}
 	var plan Plan
 	for _, j := range all {
-		change, err := planner{f}.compare(ctx, j, there[*j.ID], failed[*j.ID])
+		change, err := p.compare(ctx, j, there[*j.ID])
 		if err != nil {
 			return plan, err
 		}
@@ -99,17 +101,29 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 			plan.Changes = append(plan.Changes, Change{Job: id, Kind: Remove, index: s.JobModifyIndex})
 		}
 	}
-	return plan, planner{f}.count(ctx, plan.Changes)
+	if plan.Empty() {
+		return plan, nil
+	}
+	held, err := readHoldings(ctx, f.nomad)
+	if err != nil {
+		return plan, err
+	}
+	plan.findRoom(held)
+	return plan, nil
 }
 
-// planner compares one job after another.
-type planner struct{ *Fleet }
+// comparison compares described jobs with the jobs that the servers have, one after another.
+type comparison struct {
+	nomad *nomad.Client
+	// failed are the newest failed deployments, by job.
+	failed map[string]*api.Deployment
+}
 
-// failed are the changes of jobs that Nomad has given up, the last one of each.
-func (f planner) failed(ctx context.Context) (map[string]*api.Deployment, error) {
-	all, _, err := f.nomad.Deployments().List(query(ctx))
+// failedDeployments returns the newest failed deployment of each job.
+func failedDeployments(ctx context.Context, client *nomad.Client) (map[string]*api.Deployment, error) {
+	all, _, err := client.Deployments().List(nomad.Query(ctx))
 	if err != nil {
-		return nil, f.nomad.Fail("list deployments", err)
+		return nil, client.Fail("list deployments", err)
 	}
 	out := map[string]*api.Deployment{}
 	for _, d := range all {
@@ -133,23 +147,23 @@ func attempt(change *Change, stub *api.JobListStub, failed *api.Deployment) {
 }
 
 // compare asks the servers what would change about one job.
-func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub, failed *api.Deployment) (Change, error) {
+func (p comparison) compare(ctx context.Context, j *api.Job, stub *api.JobListStub) (Change, error) {
 	change := Change{Job: *j.ID, Kind: Add, job: j}
 	live := stub != nil && !stub.Stop
 	if stub != nil {
 		change.index = stub.JobModifyIndex
 	}
 	if live {
-		if err := f.keepCounts(ctx, j); err != nil {
+		if err := p.keepCounts(ctx, j); err != nil {
 			return change, err
 		}
 		if n := stub.Meta[jobs.MetaAttempt]; n != "" && stub.Meta[jobs.MetaSpec] == j.Meta[jobs.MetaSpec] {
 			j.Meta[jobs.MetaAttempt] = n
 		}
 	}
-	found, _, err := f.nomad.Jobs().Plan(j, true, write(ctx))
+	found, _, err := p.nomad.Jobs().Plan(j, true, nomad.Write(ctx))
 	if err != nil {
-		return change, f.nomad.Fail("plan job "+*j.ID, err)
+		return change, p.nomad.Fail("plan job "+*j.ID, err)
 	}
 	change.Warning = strings.Join(strings.Fields(found.Warnings), " ")
 	if found.Annotations != nil {
@@ -159,19 +173,19 @@ func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub,
 	}
 	change.unmet = unmet(found.FailedTGAllocs)
 	if !live {
-		change.index, err = f.vacant(ctx, *j.ID)
+		change.index, err = p.vacant(ctx, *j.ID)
 		return change, err
 	}
 	change.index, change.Fields = found.JobModifyIndex, fields(found.Diff)
 	switch {
 	case len(change.Fields) == 0:
 		change.Kind = Same
-		attempt(&change, stub, failed)
+		attempt(&change, stub, p.failed[*j.ID])
 	case stub.Meta[jobs.MetaSpec] == j.Meta[jobs.MetaSpec]: // what we wrote is what we want, and it is not there
 		change.Kind, change.Theirs = Foreign, paths(change.Fields)
 	default:
 		change.Kind = Edit
-		if change.Theirs, err = f.foreign(ctx, stub, change.Fields); len(change.Theirs) > 0 {
+		if change.Theirs, err = p.foreign(ctx, stub, change.Fields); len(change.Theirs) > 0 {
 			change.Kind = Foreign
 		}
 	}
@@ -215,54 +229,46 @@ func unmet(failed map[string]*api.AllocationMetric) map[string][]string {
 }
 
 // keepCounts takes over the counts of groups that are scaled, as far as the bounds allow.
-func (f planner) keepCounts(ctx context.Context, j *api.Job) error {
+func (p comparison) keepCounts(ctx context.Context, j *api.Job) error {
 	if !slices.ContainsFunc(j.TaskGroups, func(g *api.TaskGroup) bool { return g.Scaling != nil }) {
 		return nil
 	}
-	live, _, err := f.nomad.Jobs().Info(*j.ID, query(ctx))
+	live, _, err := p.nomad.Jobs().Info(*j.ID, nomad.Query(ctx))
 	if err != nil {
-		return f.nomad.Fail("read job "+*j.ID, err)
+		return p.nomad.Fail("read job "+*j.ID, err)
 	}
 	for _, g := range j.TaskGroups {
 		for _, there := range live.TaskGroups {
-			if g.Scaling != nil && value(there.Name) == value(g.Name) {
-				g.Count = new(int(min(max(int64(value(there.Count)), value(g.Scaling.Min)), value(g.Scaling.Max))))
+			if g.Scaling != nil && nomad.Deref(there.Name) == nomad.Deref(g.Name) {
+				g.Count = new(int(min(max(int64(nomad.Deref(there.Count)), nomad.Deref(g.Scaling.Min)), nomad.Deref(g.Scaling.Max))))
 			}
 		}
 	}
 	return nil
 }
 
-// count finds room for what is new and for what takes more than before.
-func (f planner) count(ctx context.Context, changes []Change) error {
+// findRoom notes which new or changed jobs find no node beside the jobs that stay.
+func (p *Plan) findRoom(held holdings) {
 	var moved []string
-	for _, c := range changes {
+	for _, c := range p.Changes {
 		if c.Kind != Same {
 			moved = append(moved, c.Job)
 		}
 	}
-	if len(moved) == 0 {
-		return nil
-	}
-	there, err := f.holdings(ctx)
-	if err != nil {
-		return err
-	}
-	room := there.room(moved...)
-	for i := range changes {
-		c := &changes[i]
+	free := held.free(moved...)
+	for i := range p.Changes {
+		c := &p.Changes[i]
 		if c.Kind == Same || c.job == nil {
 			continue
 		}
 		for _, g := range c.job.TaskGroups {
-			if missing, why := room.Place(c.job, g); missing > 0 {
-				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%d of %d %s: %s", missing, value(g.Count), value(g.Name), strings.Join(why, "; ")))
-			} else if why := c.unmet[value(g.Name)]; len(why) > 0 {
-				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%s: %s", value(g.Name), strings.Join(why, "; ")))
+			if missing, why := free.Place(c.job, g); missing > 0 {
+				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%d of %d %s: %s", missing, nomad.Deref(g.Count), nomad.Deref(g.Name), strings.Join(why, "; ")))
+			} else if why := c.unmet[nomad.Deref(g.Name)]; len(why) > 0 {
+				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%s: %s", nomad.Deref(g.Name), strings.Join(why, "; ")))
 			}
 		}
 	}
-	return nil
 }
 
 // Print shows a plan to a person.

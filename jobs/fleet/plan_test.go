@@ -9,9 +9,9 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/jobs"
 	"temper/jobs/fleet"
+	"temper/jobs/nomad"
 )
 
 // TestForeignBeforeAnUpgrade: what somebody else has changed is told and kept when our own job differs as well.

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"temper/internal/role"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // Runs are the runs of a cluster that have workers of their own.
@@ -24,7 +26,7 @@ func (r Runs) TemporalAddress(ctx context.Context) (string, error) {
 	if r.fleet.build.Cluster.Temporal != "" {
 		return r.fleet.build.Cluster.Temporal, nil
 	}
-	return serviceOf(ctx, r.fleet, "temporal")
+	return r.fleet.addressOf(ctx, role.Temporal)
 }
 
 // Node is the id of the node of that name, or whose id begins so.
@@ -38,7 +40,7 @@ func (r Runs) Node(ctx context.Context, name string) (id string, err error) {
 
 // On are the runs with workers of their own that live on a node.
 func (r Runs) On(ctx context.Context, node string) ([]string, error) {
-	q := query(ctx)
+	q := nomad.Query(ctx)
 	q.Params = map[string]string{"meta": "true"}
 	stubs, _, err := r.fleet.nomad.Jobs().List(q)
 	if err != nil {
@@ -50,7 +52,7 @@ func (r Runs) On(ctx context.Context, node string) ([]string, error) {
 			runs[s.ID] = s.Meta[jobs.MetaRun]
 		}
 	}
-	there, err := r.fleet.holdings(ctx)
+	there, err := readHoldings(ctx, r.fleet.nomad)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"temper/internal/role"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // Status is a cluster at a glance.
@@ -58,23 +60,22 @@ func (f *Fleet) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	held, err := f.holdings(ctx)
+	held, err := readHoldings(ctx, f.nomad)
 	if err != nil {
 		return Status{}, err
 	}
+	r := statusReader{nomad: f.nomad, free: held.free(), newest: map[string]*api.AllocationListStub{}}
 	s := Status{Places: map[string][]string{}}
-	room := held.room()
-	for _, n := range room.Nodes() {
+	for _, n := range r.free.Nodes() {
 		s.Nodes = append(s.Nodes, nodeStatus(n, held.allocs, there))
 	}
 	running := map[string]int{}
-	newest := map[string]*api.AllocationListStub{}
 	for _, a := range held.allocs {
 		if a.ClientStatus == api.AllocClientStatusRunning && a.DesiredStatus == api.AllocDesiredStatusRun {
 			running[a.JobID]++
 		}
-		if last := newest[a.JobID]; last == nil || a.CreateIndex > last.CreateIndex {
-			newest[a.JobID] = a
+		if last := r.newest[a.JobID]; last == nil || a.CreateIndex > last.CreateIndex {
+			r.newest[a.JobID] = a
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(there)) {
@@ -83,28 +84,34 @@ func (f *Fleet) Status(ctx context.Context) (Status, error) {
 			continue
 		}
 		j := JobStatus{ID: id, Run: stub.Meta[jobs.MetaRun], Build: stub.Meta[jobs.MetaBuild], Running: running[id]}
-		switch {
-		case stub.Stop:
-			j.Note = "stopped"
-		default:
-			if err := (observer{f}).wanted(ctx, stub, &j, room, newest[id]); err != nil {
-				return s, err
-			}
+		if stub.Stop {
+			j.Note = stopped
+		} else if err := r.readJob(ctx, stub, &j); err != nil {
+			return s, err
 		}
 		s.Jobs = append(s.Jobs, j)
 	}
-	if err := (observer{f}).places(ctx, &s); err != nil {
+	if err := r.readAddresses(ctx, f.build.ID, s.Places); err != nil {
 		return s, err
 	}
-	return s, observer{f}.scalings(ctx, &s)
+	s.Scalings, err = r.scalings(ctx, f.build.Name, s.Jobs)
+	return s, err
 }
 
-// observer fills in what a status says.
-type observer struct{ *Fleet }
+// stopped is the note of a job that is stopped.
+const stopped = "stopped"
 
-// wanted finds out how many instances there should be, and why some are not there. A job
-// whose summary has nothing open and nothing that failed, which may be waiting for its next try, is not asked about any further.
-func (f observer) wanted(ctx context.Context, stub *api.JobListStub, j *JobStatus, room *jobs.Room, newest *api.AllocationListStub) error {
+// statusReader reads what the lists of nodes, jobs and allocations do not say.
+type statusReader struct {
+	nomad  *nomad.Client
+	free   *jobs.Room
+	newest map[string]*api.AllocationListStub // allocation, by job
+}
+
+// readJob counts the instances that a job should have, and says why some are missing. It reads no more of a job whose
+// summary has nothing open and nothing that failed.
+func (r statusReader) readJob(ctx context.Context, stub *api.JobListStub, j *JobStatus) error {
+	newest := r.newest[stub.ID]
 	open, ended := 0, 0
 	if stub.JobSummary != nil {
 		for _, g := range stub.JobSummary.Summary {
@@ -116,18 +123,18 @@ func (f observer) wanted(ctx context.Context, stub *api.JobListStub, j *JobStatu
 	if open == 0 && ended == 0 && j.Running > 0 {
 		return nil
 	}
-	job, _, err := f.nomad.Jobs().Info(stub.ID, query(ctx))
+	job, _, err := r.nomad.Jobs().Info(stub.ID, nomad.Query(ctx))
 	if err != nil {
-		return f.nomad.Fail("read job "+stub.ID, err)
+		return r.nomad.Fail("read job "+stub.ID, err)
 	}
 	j.Wanted = 0
 	for _, g := range job.TaskGroups {
-		count := value(g.Count)
+		count := nomad.Deref(g.Count)
 		j.Wanted += count
 		lacking := *g
 		lacking.Count = new(max(0, count-j.Running))
 		if newest != nil && !lives(newest) || newest == nil {
-			if missing, why := room.Place(job, &lacking); missing > 0 {
+			if missing, why := r.free.Place(job, &lacking); missing > 0 {
 				j.Note = strings.Join(why, "; ")
 			}
 		}
@@ -148,42 +155,48 @@ func nodeStatus(n jobs.NodeRoom, allocs []*api.AllocationListStub, ours map[stri
 	return s
 }
 
-// places are the addresses of our services.
-func (f observer) places(ctx context.Context, s *Status) error {
-	for _, role := range []string{"temporal", "objectstore", "gateway"} {
-		found, _, err := f.nomad.Services().Get(f.build.ID(role), query(ctx))
+// readAddresses adds the addresses of the listed roles.
+func (r statusReader) readAddresses(ctx context.Context, id func(role string) string, places map[string][]string) error {
+	for _, row := range role.Jobs() {
+		if !row.Job.Listed {
+			continue
+		}
+		found, _, err := r.nomad.Services().Get(id(row.Name), nomad.Query(ctx))
 		if err != nil {
-			return f.nomad.Fail("find service "+f.build.ID(role), err)
+			return r.nomad.Fail("find service "+id(row.Name), err)
 		}
-		for _, r := range found {
-			s.Places[role] = append(s.Places[role], fmt.Sprintf("%s:%d", r.Address, r.Port))
+		for _, s := range found {
+			places[row.Name] = append(places[row.Name], fmt.Sprintf("%s:%d", s.Address, s.Port))
 		}
-		slices.Sort(s.Places[role])
+		slices.Sort(places[row.Name])
 	}
 	return nil
 }
 
-// scalings are the last changes of counts.
-func (f observer) scalings(ctx context.Context, s *Status) error {
-	for _, j := range s.Jobs {
-		if j.Note == "stopped" || j.Run != "" {
+// shownScalings is how many changes of the count of a group a status shows.
+const shownScalings = 3
+
+// scalings returns the last changes of counts, in lines.
+func (r statusReader) scalings(ctx context.Context, cluster string, all []JobStatus) (lines []string, err error) {
+	for _, j := range all {
+		if j.Note == stopped || j.Run != "" {
 			continue
 		}
-		state, _, err := f.nomad.Jobs().ScaleStatus(j.ID, query(ctx))
+		state, _, err := r.nomad.Jobs().ScaleStatus(j.ID, nomad.Query(ctx))
 		if err != nil {
-			return f.nomad.Fail("read the scaling of "+j.ID, err)
+			return nil, r.nomad.Fail("read the scaling of "+j.ID, err)
 		}
 		for name, g := range state.TaskGroups {
 			for i, e := range g.Events {
-				if e.Count == nil || i == 3 {
+				if e.Count == nil || i == shownScalings {
 					break
 				}
-				s.Scalings = append(s.Scalings, fmt.Sprintf("%s %s %d -> %d: %s", time.Unix(0, int64(e.Time)).UTC().Format(time.DateTime), f.build.Name+"-"+name, e.PreviousCount, *e.Count, e.Message))
+				lines = append(lines, fmt.Sprintf("%s %s %d -> %d: %s", time.Unix(0, int64(e.Time)).UTC().Format(time.DateTime), cluster+"-"+name, e.PreviousCount, *e.Count, e.Message))
 			}
 		}
 	}
-	slices.Sort(s.Scalings)
-	return nil
+	slices.Sort(lines)
+	return lines, nil
 }
 
 // Print shows the status to a person.

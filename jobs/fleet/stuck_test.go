@@ -15,8 +15,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/jobs/fleet"
+	"temper/jobs/nomad"
 	"temper/jobs/nomadtest"
 )
 

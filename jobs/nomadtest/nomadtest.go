@@ -23,7 +23,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 )
 
 // BinaryKey is the variable of the environment that names another Nomad than the one
@@ -153,7 +153,7 @@ acl { enabled = %t }
 
 func addresses(t testing.TB, n int) []string {
 	t.Helper()
-	out, err := freeport.Addresses(n)
+	out, err := proc.Addresses(n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"temper/internal/config"
+	"temper/internal/role"
 )
 
 // names are what may begin the id of a job and the name of a service.
@@ -119,26 +120,27 @@ func (c *Cluster) findPostgres(f *finder) {
 // findPorts finds ports that do not exist or are stated twice.
 func (c *Cluster) findPorts(f *finder) {
 	used := map[int]string{}
-	for _, p := range []struct {
-		key  string
-		port int
-	}{
-		{"postgres", c.Ports.Postgres}, {"temporal", c.Ports.Temporal}, {"temporal_ui", c.Ports.TemporalUI}, {"objectstore", c.Ports.ObjectStore},
-		{"gateway", c.Ports.Gateway}, {"ui", c.Ports.UI}, {"prometheus", c.Ports.Prometheus},
-	} {
-		key := "ports." + p.key
-		switch other := used[p.port]; {
-		case p.port < 1 || p.port > 65535:
-			f.add(key, "is %d, want 1 to 65535", p.port)
+	for name, port := range keys[int](&c.Ports) {
+		key := "ports." + name
+		switch other := used[*port]; {
+		case *port < 1 || *port > 65535:
+			f.add(key, "is %d, want 1 to 65535", *port)
 		case other != "":
-			f.add(key, "is %d, which is that of %s, too", p.port, other)
+			f.add(key, "is %d, the port of %s: want another number", *port, other)
 		}
-		used[p.port] = key
+		used[*port] = key
 	}
 }
 
-// ScaledRoles are those that a measured load can scale.
-var ScaledRoles = []string{"sandbox", "control"}
+// scaledRoles returns the names of the roles that a measured load can scale.
+func scaledRoles() (names []string) {
+	for _, r := range role.Jobs() {
+		if r.Job.Load != "" {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
 
 func (c *Cluster) findPlacement(f *finder) {
 	p := c.Placement
@@ -158,8 +160,8 @@ func (c *Cluster) findPlacement(f *finder) {
 	for i, name := range p.Scale {
 		key := fmt.Sprintf("placement.scale[%d]", i)
 		switch {
-		case !slices.Contains(ScaledRoles, name):
-			f.add(key, "is %q, want %s: no load of another role is measured", name, strings.Join(ScaledRoles, " or "))
+		case !slices.Contains(scaledRoles(), name):
+			f.add(key, "is %q, want %s: no load of another role is measured", name, strings.Join(scaledRoles(), " or "))
 			continue
 		case seen[name]:
 			f.add(key, "is %s, which is named twice", name)
@@ -202,7 +204,7 @@ func (c *Cluster) findRole(f *finder, r Named) {
 	if r.Max < r.Count || r.Max > 1000 {
 		f.add(key("max"), "is %d, want at least count (%d) and at most 1000", r.Max, r.Count)
 	}
-	if single[r.Name] && r.Max > 1 {
+	if r.Job.Single && r.Max > 1 {
 		f.add(key("count"), "is %d: one instance owns its folder; want 0 or 1", r.Max)
 	}
 	c.findDriver(f, r)
@@ -242,9 +244,6 @@ func (c *Cluster) findDriver(f *finder, r Named) {
 	}
 }
 
-// single are the roles of which there is one at most.
-var single = map[string]bool{"postgres": true, "temporal": true, "objectstore": true, "gateway": true, "ui": true, "metrics": true}
-
 // findMissing finds what the cluster cannot do without.
 func (c *Cluster) findMissing(f *finder) {
 	r := c.Roles
@@ -255,18 +254,14 @@ func (c *Cluster) findMissing(f *finder) {
 		f.add("roles.objectstore.count", "is %d beside the store %s: one of the two", r.ObjectStore.Count, "of the key store")
 	}
 	if c.Temporal == "" && r.Temporal.Count == 0 {
-		f.add("roles.temporal.count", "is 0: nobody would serve Temporal; want 1, or name a server with temporal_address")
+		f.add("roles.temporal.count", "is 0: nothing would serve Temporal; want 1, or name a server with temporal_address")
 	}
 	if c.Temporal != "" && r.Temporal.Count > 0 {
 		f.add("roles.temporal.count", "is %d beside temporal_address %s: set it to 0", r.Temporal.Count, c.Temporal)
 	}
-	for _, need := range []struct {
-		name string
-		role Role
-		what string
-	}{{"control", r.Control, "serve workflows"}, {"gateway", r.Gateway, "take calls for tools"}, {"sandbox", r.Sandbox, "run tools"}} {
-		if need.role.Count == 0 {
-			f.add("roles."+need.name+".count", "is 0: nobody would %s; want at least 1", need.what)
+	for _, r := range c.Named() {
+		if r.Job.Required != "" && r.Count == 0 {
+			f.add("roles."+r.Name+".count", "is 0: nothing would %s; want at least 1", r.Job.Required)
 		}
 	}
 }

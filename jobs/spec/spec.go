@@ -8,11 +8,14 @@ package spec
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"temper/internal/config"
+	"temper/internal/role"
 )
 
 // Driver is how a node starts a process.
@@ -126,7 +129,7 @@ type GPUs struct {
 	MinMemory config.Bytes `yaml:"min_memory"`
 }
 
-// Roles are the jobs of a cluster.
+// Roles are the jobs of a cluster: a field for each row with a job in the table of roles, which has the defaults.
 type Roles struct {
 	Postgres    Role `yaml:"postgres"`
 	Temporal    Role `yaml:"temporal"`
@@ -172,32 +175,25 @@ type Role struct {
 	File string `yaml:"file"`
 }
 
-// Default is a cluster without a name.
+// Default returns a cluster without a name, with the defaults of every other key.
 func Default() Cluster {
-	return Cluster{
+	c := Cluster{
 		Nomad:    Nomad{Region: "global", Namespace: "default", Datacenters: []string{"*"}},
 		Programs: Programs{Folder: "/usr/local/bin", Python: "python3"},
 		Data:     "/var/lib/temper", StoreAudience: "sts.amazonaws.com",
-		Ports:     Ports{Postgres: 5432, Temporal: 7233, TemporalUI: 8233, ObjectStore: 9000, Gateway: 8766, UI: 8234, Prometheus: 9090},
 		GPUs:      GPUs{Plugin: true},
 		Placement: Placement{Calm: 5 * time.Minute},
-		Roles: Roles{
-			Postgres:    role(0, RawExec, 90, 500, 512<<20),
-			Temporal:    role(1, Exec, 90, 1000, 1<<30),
-			ObjectStore: role(0, Exec, 90, 500, 512<<20),
-			Control:     role(1, Exec, 80, 500, 512<<20),
-			Gateway:     role(1, Exec, 70, 500, 1<<30),
-			Sandbox:     role(1, RawExec, 40, 2000, 4<<30),
-			Trainer:     role(0, Exec, 60, 2000, 4<<30),
-			Rollout:     role(0, Exec, 50, 2000, 4<<30),
-			UI:          role(0, Exec, 30, 200, 512<<20),
-			Metrics:     role(0, Exec, 30, 200, 512<<20),
-		},
 	}
-}
-
-func role(count int, driver Driver, priority, cpu int, memory config.Bytes) Role {
-	return Role{Count: count, Driver: driver, Priority: priority, CPU: cpu, Memory: memory, Drain: defaultDrain}
+	for _, r := range c.Named() {
+		j := r.Row.Job
+		*r.Role = Role{Count: j.Count, Driver: Driver(j.Driver), Priority: j.Priority, CPU: j.MHz, Memory: config.Bytes(j.Memory), Drain: defaultDrain}
+		for _, p := range j.Ports {
+			if p.Key != "" {
+				*c.port(p.Key) = p.Number
+			}
+		}
+	}
+	return c
 }
 
 const defaultDrain = 10 * time.Second
@@ -254,17 +250,61 @@ func (c *Cluster) fill() {
 	}
 }
 
-// Named is a role and its key.
+// Named is a role with its row in the table of roles and its settings.
 type Named struct {
-	Name string
+	role.Row
 	*Role
 }
 
-// Named are the roles in the order in which they start.
+// Named returns the roles in the order in which they start. The settings are those of c itself.
 func (c *Cluster) Named() []Named {
-	r := &c.Roles
-	return []Named{
-		{"postgres", &r.Postgres}, {"temporal", &r.Temporal}, {"objectstore", &r.ObjectStore}, {"gateway", &r.Gateway}, {"sandbox", &r.Sandbox},
-		{"control", &r.Control}, {"trainer", &r.Trainer}, {"rollout", &r.Rollout}, {"ui", &r.UI}, {"metrics", &r.Metrics},
+	settings := map[string]*Role{}
+	for key, v := range keys[Role](&c.Roles) {
+		settings[key] = v
+	}
+	var out []Named
+	for _, row := range role.Jobs() {
+		out = append(out, Named{row, settings[row.Name]})
+	}
+	return out
+}
+
+// Of returns the settings of a role that has a job.
+func (c *Cluster) Of(name string) Role {
+	for _, r := range c.Named() {
+		if r.Name == name {
+			return *r.Role
+		}
+	}
+	panic("role " + name + " has no settings")
+}
+
+// Port returns the number that the file gives a port by its key below ports; 0 for a port without a key.
+func (c *Cluster) Port(key string) int {
+	if key == "" {
+		return 0
+	}
+	return *c.port(key)
+}
+
+// port returns the field of a key below ports.
+func (c *Cluster) port(key string) *int {
+	for k, v := range keys[int](&c.Ports) {
+		if k == key {
+			return v
+		}
+	}
+	panic("ports." + key + " is no key")
+}
+
+// keys iterates over the fields of a section, which have one type, by their keys.
+func keys[T any](section any) iter.Seq2[string, *T] {
+	v := reflect.ValueOf(section).Elem()
+	return func(yield func(string, *T) bool) {
+		for i := range v.NumField() {
+			if !yield(v.Type().Field(i).Tag.Get("yaml"), v.Field(i).Addr().Interface().(*T)) {
+				return
+			}
+		}
 	}
 }

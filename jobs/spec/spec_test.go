@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"temper/internal/config"
+	"temper/internal/role"
 	"temper/jobs/spec"
 )
 
@@ -61,10 +63,10 @@ roles:
 		`data: is "relative", want the absolute path`,
 		`c.yaml:4:1: stor: unknown key; did you mean store?`,
 		`tls: want true or false, have "maybe"`,
-		"ports.gateway: is 7233, which is that of ports.temporal, too",
+		"ports.gateway: is 7233, the port of ports.temporal: want another number",
 		"ports.objectstore: is 0, want 1 to 65535",
 		`gpus.device: is "8 gpus", want vendor/type`,
-		"roles.control.count: is 0: nobody would serve workflows; want at least 1",
+		"roles.control.count: is 0: nothing would serve workflows; want at least 1",
 		"roles.sandbox.max: is 2, want at least count (3)",
 		`roles.sandbox.driver: is "podman", want exec, raw_exec or docker`,
 		"roles.sandbox.memory: is 1KiB, want at least 10MiB",
@@ -94,7 +96,7 @@ func TestOneProblemEach(t *testing.T) {
 		"two stores":       {"trainer: {count: 1}", "objectstore: {count: 1}", "roles.objectstore.count: is 1 beside the store"},
 		"secret in store":  {"s3://runs", "s3://me:hunter2@runs", "holds a user or a password"},
 		"folder, many":     {"store: s3://runs/temper", "store: file:///x\ntls: true", "store: is a folder of one machine"},
-		"no temporal":      {"trainer: {count: 1}", "temporal: {count: 0}", "roles.temporal.count: is 0: nobody would serve Temporal"},
+		"no temporal":      {"trainer: {count: 1}", "temporal: {count: 0}", "roles.temporal.count: is 0: nothing would serve Temporal"},
 		"two temporals":    {"store:", "temporal_address: t:7233\nstore:", "roles.temporal.count: is 1 beside temporal_address t:7233"},
 		"bad temporal":     {"store:", "temporal_address: t\nstore:", `temporal_address: is "t", want host:port`},
 		"gpus of what":     {"store:", "gpus: {count: 8}\nstore:", "gpus.count: is 8, and gpus.device does not say of what"},
@@ -186,5 +188,18 @@ func TestPlacementProblems(t *testing.T) {
 		if _, err := spec.Parse("c.yaml", []byte(good+"placement: "+text+"\n")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestRolesHaveSettings: each role with a job in the table has one section of the file, and each section a role.
+func TestRolesHaveSettings(t *testing.T) {
+	c := spec.Default()
+	for _, r := range c.Named() {
+		if r.Role == nil {
+			t.Errorf("role %s has no field in spec.Roles", r.Name)
+		}
+	}
+	if fields, rows := reflect.TypeFor[spec.Roles]().NumField(), len(role.Jobs()); fields != rows {
+		t.Errorf("%d fields of spec.Roles, %d rows with a job", fields, rows)
 	}
 }

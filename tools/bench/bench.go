@@ -1,76 +1,63 @@
-// Package bench is `temper bench`: it reads flags, calls the instruments below this
-// folder and prints what they measured. The product imports it in one place and
-// carries no instrument of its own.
+// Command temper-bench measures parts of Temper: each subcommand reads flags, calls one of
+// the instruments below this folder and prints what it measured. The product links
+// none of them.
 //
-// Invariant: an instrument starts what users run, the binary that it is part of,
-// or puts load on a service as any client would.
-package bench
+// Invariant: an instrument starts what users run, the temper binary that lies beside this
+// one, or puts load on a service as any client would.
+package main
 
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
 
-	"temper/internal/blob"
-	"temper/internal/config"
-	"temper/internal/supervise"
+	"temper/internal/cli"
+	"temper/internal/proc/buildinfo"
+	"temper/workers"
 )
 
-// Service is what the instruments need of the command line that they belong to.
-type Service struct {
-	// OpenStore opens the store of a place.
-	OpenStore func(ctx context.Context, p *config.Process) (blob.Store, error)
-	// StoreServer is the S3 server of the place's store, with its account made.
-	StoreServer func(p *config.Process) (supervise.Child, error)
-	// Claim makes this process the only one that serves a home. It waits for one that
-	// dies, and says so.
-	Claim func(ctx context.Context, p *config.Process, say func(string)) (release func(), err error)
-	// Children are the processes of which the service consists, with so many that
-	// sample.
-	Children func(p *config.Process, rollouts int) ([]supervise.Child, error)
-	// CheckRun says what is wrong with a run before anything is started, and returns
-	// the hash of its configuration.
-	CheckRun func(r Run) (hash string, err error)
-	// Submit starts a run.
-	Submit func(ctx context.Context, c client.Client, r Run) error
-	// RunFailure says in one line why a run failed.
-	RunFailure func(err error, runID string) error
+func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// execute runs one command line and returns the exit code.
+func execute(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	return cli.Execute(ctx, rootCommand(), args, stdout, stderr)
 }
 
-// Run is a run to submit.
-type Run struct {
-	ID     string
-	Config string   // file
-	Set    []string // key=value over the configuration
-}
-
-// Command is the command with all instruments.
-func Command(s Service) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure parts of the service on this machine", Args: cobra.NoArgs,
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use: "temper-bench", Short: "Measure parts of Temper on this machine", Version: buildinfo.Line(), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(
-		sandboxCommand(), boardCommand(), storeCommand(s), checkpointCommand(), publishCommand(), contestCommand(), scaleCommand(), soakCommand(), overloadCommand(),
-		modelCommand(), layersCommand(), densityCommand(), trainerCommand(), chaosCommand(s), recoveryCommand(), schedulerCommand(s), rolloutsCommand(), engineCommand(), deviceCommand(), dashboardCommand(s),
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.AddCommand(
+		sandboxCommand(), boardCommand(), contestCommand(), scaleCommand(), soakCommand(), overloadCommand(), layersCommand(), densityCommand(),
+		trainerCommand(), engineCommand(), deviceCommand(), schedulerCommand(workers.OpenStore), chaosCommand(),
 	)
-	return cmd
+	return root
 }
 
-// probeTime bounds how long a store is asked whether it can be used.
-const probeTime = 30 * time.Second
-
-// probe finds out that a store cannot be used before it is measured.
-func probe(ctx context.Context, s blob.Store) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	return blob.Probe(ctx, s)
+// temperBinary returns the path of the temper binary, which lies beside this program.
+func temperBinary() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(self), "temper")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("no temper beside %s: build it with ./task build", self)
+	}
+	return path, nil
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 

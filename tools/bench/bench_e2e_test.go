@@ -1,6 +1,6 @@
 //go:build integration
 
-package bench_test
+package main
 
 import (
 	"encoding/json"
@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"temper/tools/bench/board"
-	"temper/tools/bench/recoverybench"
 	"temper/tools/bench/sandboxbench"
 )
 
 // benchJSON runs a bench of the real binary and decodes what it prints.
 func benchJSON(t *testing.T, v any, args ...string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "temper"), append([]string{"bench"}, args...)...).Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "temper-bench"), args...).Output()
 	if len(out) == 0 && err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func TestBenchScale(t *testing.T) {
 
 // Sessions that two nodes share all live while their cells are measured.
 func TestBenchDensityOfNodes(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "temper"), "bench", "density", "--nodes", "2", "--kernels", "5", "--branches", "2").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "temper-bench"), "density", "--nodes", "2", "--kernels", "5", "--branches", "2").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "7 sessions live in 2 nodes") || !strings.Contains(string(out), "7 sessions live after the cells") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -76,18 +75,6 @@ func TestBenchSoak(t *testing.T) {
 	}
 }
 
-// Two tenants with equal ids and sessions, hostile programs among theirs, scaled down.
-func TestBenchSoakTenants(t *testing.T) {
-	var r sandboxbench.TenantsReport
-	benchJSON(t, &r, "soak", "tenants", "--calls", "600", "--concurrency", "4", "--json")
-	if r.Lost+r.Wrong+r.Blamed+r.Doubled+r.Unasked > 0 || r.Calls < 600 || r.Hostile == 0 || r.Sessions == 0 || r.Batches == 0 {
-		t.Errorf("%+v", r)
-	}
-	if len(r.Legs) != 1 || len(r.Legs[0].Survivors) > 0 {
-		t.Errorf("%+v", r.Legs)
-	}
-}
-
 // The board of two ways, scaled down: the ratio is left to people.
 func TestBenchBoard(t *testing.T) {
 	var r board.Report
@@ -102,39 +89,6 @@ func TestBenchBoard(t *testing.T) {
 	}
 	if ours, plain := r.Ways[0], r.Ways[1]; len(ours.Held) != len(r.Probes) || len(plain.Held) == len(r.Probes) {
 		t.Errorf("of %v the sandbox held %v, a plain interpreter %v", r.Probes, ours.Held, plain.Held)
-	}
-}
-
-// A prediction must be of the right size even on a busy machine: the number of
-// cores it leads to is read by people.
-func TestBenchModel(t *testing.T) {
-	var r sandboxbench.CheckReport
-	benchJSON(t, &r, "model", "--calls", "300", "--duration", "1s", "--json")
-	if len(r.Checks) != 6 || r.Station.Overhead <= 0 {
-		t.Fatalf("%+v", r)
-	}
-	for _, c := range r.Checks {
-		if c.Failed > 0 || c.Predicted <= 0 || c.Measured < c.Predicted/4 {
-			t.Errorf("%+v", c)
-		}
-	}
-}
-
-// Recovery by the same draws leaves the run as it was; by fresh ones it does not.
-func TestBenchRecovery(t *testing.T) {
-	var results []recoverybench.Result
-	benchJSON(t, &results, "recovery", "--config", "../../configs/recovery.yaml", "--steps", "1", "--repeats", "1", "--rates", "0.15", "--train",
-		"--set", "sft.steps=20", "--set", "rl.problems_per_step=4", "--json")
-	if len(results) != 4 {
-		t.Fatalf("%d results, want 4", len(results))
-	}
-	for _, r := range results[1:] {
-		if same := r.Recovery == recoverybench.SameDraws; r.Equal != same {
-			t.Errorf("%s: equal to the undisturbed run: %v", r.Recovery, r.Equal)
-		}
-		if r.Interrupted == 0 || r.LostTokens == 0 {
-			t.Errorf("%s: %g interruptions, %g tokens lost: nothing happened", r.Recovery, r.Interrupted, r.LostTokens)
-		}
 	}
 }
 

@@ -1,10 +1,8 @@
-package bench_test
+package main
 
 import (
 	"bytes"
 	"encoding/json"
-	"io"
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,24 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"temper/internal/cli"
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/sandboxtest"
-	"temper/tools/bench"
 	"temper/tools/bench/loadgen"
-	"temper/tools/bench/storebench"
 )
-
-// execute runs one command line and returns the exit status.
-func execute(t *testing.T, args []string, stdout, stderr io.Writer) int {
-	t.Helper()
-	root := &cobra.Command{Use: "temper"}
-	root.AddCommand(bench.Command(bench.Service{}))
-	return cli.Execute(t.Context(), root, args, stdout, stderr)
-}
 
 // calculator serves the sandbox's interfaces with the answer 2.
 func calculator(t *testing.T) string {
@@ -59,8 +45,8 @@ func TestBenchSandboxAgainstAServer(t *testing.T) {
 		{"--api", "native", "--rate", "500", "--duration", "200ms"},
 	} {
 		var out, errOut bytes.Buffer
-		args := append([]string{"bench", "sandbox", "--url", url, "--calls", "150", "--json"}, args...)
-		if code := execute(t, args, &out, &errOut); code != 0 {
+		args := append([]string{"sandbox", "--url", url, "--calls", "150", "--json"}, args...)
+		if code := execute(args, &out, &errOut); code != 0 {
 			t.Errorf("%v: exit %d: %s", args, code, errOut.String())
 			continue
 		}
@@ -74,9 +60,9 @@ func TestBenchSandboxAgainstAServer(t *testing.T) {
 	}
 }
 
-func TestBenchSandboxSaysThatNobodyAnswers(t *testing.T) {
+func TestBenchSandboxReportsNoAnswer(t *testing.T) {
 	var out, errOut bytes.Buffer
-	code := execute(t, []string{"bench", "sandbox", "--url", "http://127.0.0.1:1", "--api", "codejudge-run", "--calls", "3"}, &out, &errOut)
+	code := execute([]string{"sandbox", "--url", "http://127.0.0.1:1", "--api", "codejudge-run", "--calls", "3"}, &out, &errOut)
 	if code != cli.ExitSystem || !strings.Contains(out.String(), "failed: 3 no_answer") || !strings.Contains(errOut.String(), "no call of 3") {
 		t.Errorf("exit %d\n%s%s", code, out.String(), errOut.String())
 	}
@@ -84,7 +70,7 @@ func TestBenchSandboxSaysThatNobodyAnswers(t *testing.T) {
 
 func TestBenchCompareAgainstServers(t *testing.T) {
 	var out, errOut bytes.Buffer
-	code := execute(t, []string{"bench", "compare", "--levels", "4,8", "--rounds", "2", "--min-calls", "20", "--programs", "trivial",
+	code := execute([]string{"compare", "--levels", "4,8", "--rounds", "2", "--min-calls", "20", "--programs", "trivial",
 		"--service", "name=one,url=" + calculator(t) + ",api=native-stream,cpu=" + strconv.Itoa(os.Getpid()),
 		"--service", "name=two,url=" + calculator(t) + ",api=native,cpu=" + strconv.Itoa(os.Getpid()),
 	}, &out, &errOut)
@@ -99,58 +85,27 @@ func TestBenchCompareAgainstServers(t *testing.T) {
 func TestBenchBadInput(t *testing.T) {
 	url := calculator(t)
 	for want, args := range map[string][]string{
-		`interface "soap"`:    {"sandbox", "--url", url, "--api", "soap"},
-		"one call at a time":  {"sandbox", "--url", url, "--api", "batch", "--rate", "5"},
-		"neither a process":   {"sandbox", "--url", url, "--cpu-of", "me"},
-		`mix "nothing"`:       {"sandbox", "--url", url, "--mix", "nothing"},
-		"no such file":        {"sandbox", "--url", url, "--program", "/nonexistent.py"},
-		"at least 1":          {"sandbox", "--url", url, "--calls", "0"},
-		"--rate needs --url":  {"sandbox", "--rate", "5"},
-		"--code is for":       {"sandbox", "--url", url, "--code", "1"},
-		"at least two":        {"compare", "--service", "name=a,url=" + url + ",api=native"},
-		`"who": want name`:    {"compare", "--service", "who=a", "--service", "who=b"},
-		"name and api":        {"compare", "--service", "url=" + url, "--service", "url=" + url},
-		"--nodes 0":           {"scale", "--nodes", "0"},
-		`python "no-python"`:  {"soak", "--python", "no-python"},
-		"--calls is 3":        {"soak", "--calls", "3"},
-		"--hostile 101":       {"overload", "--hostile", "101"},
-		"--levels has 0":      {"overload", "--levels", "1,0"},
-		"--own -1s":           {"model", "--own", "-1s"},
-		`mix "": want one of`: {"model", "--mix", ""},
+		`interface "soap"`:   {"sandbox", "--url", url, "--api", "soap"},
+		"one call at a time": {"sandbox", "--url", url, "--api", "batch", "--rate", "5"},
+		"neither a process":  {"sandbox", "--url", url, "--cpu-of", "me"},
+		`mix "nothing"`:      {"sandbox", "--url", url, "--mix", "nothing"},
+		"no such file":       {"sandbox", "--url", url, "--program", "/nonexistent.py"},
+		"at least 1":         {"sandbox", "--url", url, "--calls", "0"},
+		"--rate needs --url": {"sandbox", "--rate", "5"},
+		"--code is for":      {"sandbox", "--url", url, "--code", "1"},
+		"at least two":       {"compare", "--service", "name=a,url=" + url + ",api=native"},
+		`"who": want name`:   {"compare", "--service", "who=a", "--service", "who=b"},
+		"name and api":       {"compare", "--service", "url=" + url, "--service", "url=" + url},
+		"--nodes 0":          {"scale", "--nodes", "0"},
+		`python "no-python"`: {"soak", "--python", "no-python"},
+		"--calls is 3":       {"soak", "--calls", "3"},
+		"--hostile 101":      {"overload", "--hostile", "101"},
+		"--levels has 0":     {"overload", "--levels", "1,0"},
+		`"s3d" is none of`:   {"chaos", "--victims", "s3d"},
 	} {
 		var out, errOut bytes.Buffer
-		if code := execute(t, append([]string{"bench"}, args...), &out, &errOut); code != cli.ExitUser || !strings.Contains(errOut.String(), want) {
+		if code := execute(args, &out, &errOut); code != cli.ExitUser || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%v: exit %d, %s; want exit %d and %q", args, code, errOut.String(), cli.ExitUser, want)
-		}
-	}
-}
-
-// TestBenchCheckpoint has figures and leaves no bytes in the store.
-func TestBenchCheckpoint(t *testing.T) {
-	home := t.TempDir()
-	var out, errOut bytes.Buffer
-	if code := execute(t, []string{"bench", "checkpoint", "--home", home, "--size", "1MiB", "--rounds", "1", "--json"}, &out, &errOut); code != 0 {
-		t.Fatalf("exit %d: %s", code, errOut.String())
-	}
-	var r storebench.CheckpointReport
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		t.Fatal(err)
-	}
-	if r.SaveOf.Least <= 0 || r.LoadOf.Least <= 0 || r.Bytes < 900<<10 {
-		t.Errorf("%+v", r)
-	}
-	err := filepath.WalkDir(home, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.Type().IsRegular() {
-			t.Errorf("%s is left", path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	for _, flags := range [][]string{{"--size", "1KiB"}, {"--rounds", "0"}} {
-		if code := execute(t, append([]string{"bench", "checkpoint", "--home", home}, flags...), &out, &errOut); code != 2 {
-			t.Errorf("%v: exit %d, want 2", flags, code)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"fmt"
@@ -82,7 +82,7 @@ func runBoard(cmd *cobra.Command, o boardFlags) error {
 // places makes the paths absolute: services run them from folders of their own.
 func (o *boardFlags) places() error {
 	var err error
-	if o.cfg.Binary, err = os.Executable(); err != nil {
+	if o.cfg.Binary, err = temperBinary(); err != nil {
 		return err
 	}
 	for _, path := range []*string{&o.cfg.Python, &o.cfg.CodeJudgePython, &o.cfg.GoJudge} {

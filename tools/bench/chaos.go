@@ -1,7 +1,8 @@
-package bench
+package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -15,11 +16,12 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
+	"temper/internal/run"
 	"temper/tools/bench/chaos"
 )
 
-// chaosOptions say what `temper bench chaos` does.
+// chaosOptions say what `temper-bench chaos` does.
 type chaosOptions struct {
 	config      string
 	set         []string
@@ -38,7 +40,7 @@ type chaosOptions struct {
 	only        []int
 }
 
-func chaosCommand(service Service) *cobra.Command {
+func chaosCommand() *cobra.Command {
 	var o chaosOptions
 	cmd := &cobra.Command{
 		Use:   "chaos",
@@ -77,13 +79,10 @@ each trial is a line of the file, and none is made or counted twice.`,
 	f.IntSliceVar(&o.only, "only", nil, "numbers of the runs to make, from 1, of those that --seed and --runs decide; to repeat one that failed")
 	cmd.AddCommand(chaosReportCommand())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.carryOut(cmd.Context(), service, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return o.carryOut(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd
 }
-
-// asked is the run that is carried out again and again.
-func (o *chaosOptions) asked() Run { return Run{ID: chaosRun, Config: o.config, Set: o.set} }
 
 func victimNames(victims []chaos.Victim) []string {
 	var names []string
@@ -162,7 +161,7 @@ func chosenPoints(names []string) ([]string, error) {
 }
 
 // check finds what is wrong with the flags, and returns the harness that they ask for.
-func (o *chaosOptions) check(service Service, progress io.Writer) (*harness, error) {
+func (o *chaosOptions) check(progress io.Writer) (*harness, error) {
 	if o.runs < 1 || o.kills < 0 {
 		return nil, cli.Usagef("--runs %d and --kills %d: want at least 1 and 0", o.runs, o.kills)
 	}
@@ -178,25 +177,50 @@ func (o *chaosOptions) check(service Service, progress io.Writer) (*harness, err
 	if err != nil {
 		return nil, err
 	}
-	h := &harness{chaosOptions: o, service: service, progress: progress, points: points, chaos: map[bool]chaos.Config{}}
-	for run := range min(o.runs, 2) {
-		victims, err := o.chosen(o.isElastic(run))
+	h := &harness{chaosOptions: o, progress: progress, points: points, chaos: map[bool]chaos.Config{}}
+	for i := range min(o.runs, 2) {
+		victims, err := o.chosen(o.isElastic(i))
 		if err != nil {
 			return nil, err
 		}
-		h.chaos[o.isElastic(run)] = chaos.Config{Seed: o.seed, Kills: o.kills, Victims: victims}
+		h.chaos[o.isElastic(i)] = chaos.Config{Seed: o.seed, Kills: o.kills, Victims: victims}
 	}
-	if h.hash, err = service.CheckRun(o.asked()); err != nil {
-		return nil, err
+	if err := h.loadRun(); err != nil {
+		return nil, cli.Usage(err)
 	}
 	if err := cli.FindPython(o.python); err != nil {
 		return nil, cli.Usage(err)
 	}
+	if h.temper, err = temperBinary(); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
-func (o *chaosOptions) carryOut(ctx context.Context, service Service, out, progress io.Writer) error {
-	h, err := o.check(service, progress)
+// loadRun reads the configuration of the run that is carried out again and again.
+func (h *harness) loadRun() error {
+	set, err := cli.ParseSet(h.set)
+	if err != nil {
+		return err
+	}
+	cfg, err := config.LoadFile(h.config, set)
+	if err != nil {
+		return err
+	}
+	if h.hash, err = cfg.Hash(); err != nil {
+		return err
+	}
+	text, err := cfg.YAML()
+	if err != nil {
+		return err
+	}
+	inline, err := json.Marshal(string(text))
+	h.input = run.Input{RunID: chaosRun, Config: inline}
+	return err
+}
+
+func (o *chaosOptions) carryOut(ctx context.Context, out, progress io.Writer) error {
+	h, err := o.check(progress)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 //go:build integration
 
-package bench_test
+package main
 
 import (
 	"encoding/json"
@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"temper/internal/failpoint"
-	"temper/internal/testbin"
+	"temper/internal/proc/failpoint"
+	"temper/internal/proc/testbin"
 )
 
 // TestEveryFailPoint lets a service die once at every named point and by the
 // hand of the harness, over few runs, and wants the bits of an undisturbed one.
 func TestEveryFailPoint(t *testing.T) {
-	cmd := exec.Command(filepath.Join(bin, "temper"), "bench", "chaos", "--config", "../../configs/ci.yaml", "--set", "sft.steps=80", "--set", "checkpoint.keep_policies=3", "--set", "checkpoint.shard_policies=1",
+	cmd := exec.Command(filepath.Join(bin, "temper-bench"), "chaos", "--config", "../../configs/ci.yaml", "--set", "sft.steps=80", "--set", "checkpoint.keep_policies=3", "--set", "checkpoint.shard_policies=1",
 		// After fewer supervised updates no group teaches anything, and weights stay as they are.
 		// Every kind of call: a gate, a stage judged by its figures, trajectories in spans.
 		"--set", "sft.gate={max_reward: 1}", "--set", "stages[0].until={steps: 4, plateau: {window: 2, min_gain: 0, clip_min: 1}}",
@@ -73,7 +73,7 @@ func soak(t *testing.T, args ...string) (report struct {
 	Moves    int   `json:"moves"`
 }) {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(bin, "temper"), append([]string{"bench", "chaos"}, args...)...)
+	cmd := exec.Command(filepath.Join(bin, "temper-bench"), append([]string{"chaos"}, args...)...)
 	cmd.Env = testbin.Environment()
 	var progress strings.Builder
 	cmd.Stderr = &progress

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 
-	"temper/internal/freeport"
-	"temper/internal/supervise"
+	"temper/internal/proc"
+	"temper/internal/service"
 	"temper/tools/bench/chaos"
 	"temper/workers"
 	"temper/workflows"
@@ -24,16 +24,23 @@ import (
 // all at once, in no order, and again when they die. The sandbox is a gateway with
 // nodes behind it.
 func (c *chaosHost) scatter(ctx context.Context) error {
-	release, err := c.service.Claim(ctx, &c.process, func(string) {})
+	release, err := service.Claim(ctx, &c.process, func(string) {})
 	if err != nil {
 		return err
 	}
 	c.release = release
-	children, err := c.service.Children(&c.process, chaos.Rollouts)
+	children, err := service.Children(&c.process, service.Options{Embedded: true, RolloutWorkers: chaos.Rollouts})
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	for _, child := range children {
+		if child.Path == self {
+			child.Path = c.temper
+		}
 		switch child.Name {
 		case "temporal", "s3":
 			c.add(filepath.Base(child.Path), child, chaos.Member{Name: child.Name, Server: true})
@@ -41,10 +48,10 @@ func (c *chaosHost) scatter(ctx context.Context) error {
 			if err := c.addSandboxes(child); err != nil {
 				return err
 			}
-		case "worker":
-			c.add("worker", child, chaos.Member{Name: "worker-1"})
+		case "control":
+			c.add("control", child, chaos.Member{Name: "control-1"})
 			for i := 2; i <= chaos.Controls; i++ {
-				c.add("worker", c.twin(child, fmt.Sprintf("worker-%d", i)), chaos.Member{Name: fmt.Sprintf("worker-%d", i), Later: true})
+				c.add("control", c.twin(child, fmt.Sprintf("control-%d", i)), chaos.Member{Name: fmt.Sprintf("control-%d", i), Later: true})
 			}
 		case "trainer":
 			c.add("trainer", child, chaos.Member{Name: child.Name})
@@ -56,7 +63,7 @@ func (c *chaosHost) scatter(ctx context.Context) error {
 }
 
 // add makes a member of a child of the service.
-func (c *chaosHost) add(role string, child supervise.Child, m chaos.Member) {
+func (c *chaosHost) add(role string, child proc.Child, m chaos.Member) {
 	m.Role = role
 	m.Command = func() (*exec.Cmd, error) {
 		cmd := exec.Command(child.Path, child.Args...)
@@ -73,7 +80,7 @@ func (c *chaosHost) add(role string, child supervise.Child, m chaos.Member) {
 }
 
 // twin is a child with a name and a health socket of its own.
-func (c *chaosHost) twin(child supervise.Child, name string) supervise.Child {
+func (c *chaosHost) twin(child proc.Child, name string) proc.Child {
 	out := child
 	out.Args = slices.Clone(child.Args)
 	for i, arg := range out.Args {
@@ -86,12 +93,13 @@ func (c *chaosHost) twin(child supervise.Child, name string) supervise.Child {
 
 // addSandboxes puts a gateway at the address where the roles look for the sandbox,
 // and nodes that join it.
-func (c *chaosHost) addSandboxes(child supervise.Child) error {
+func (c *chaosHost) addSandboxes(child proc.Child) error {
 	child.Env = append(slices.Clone(child.Env), workers.SandboxNodeTokenKey+"="+rand.Text())
+	role := slices.Index(child.Args, chaos.Sandbox)
 	gateway := child
-	gateway.Args = []string{"gateway", "--listen", c.process.SandboxAddress}
+	gateway.Args = append(slices.Clone(child.Args[:role]), "gateway", "--listen", c.process.SandboxAddress)
 	c.add("gateway", gateway, chaos.Member{Name: "gateway"})
-	addrs, err := freeport.Addresses(chaos.Nodes)
+	addrs, err := proc.Addresses(chaos.Nodes)
 	if err != nil {
 		return err
 	}

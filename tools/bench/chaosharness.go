@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"cmp"
@@ -10,19 +10,22 @@ import (
 	"path/filepath"
 	"slices"
 
+	"temper/internal/run"
+	"temper/internal/run/runtest"
 	"temper/tools/bench/chaos"
 )
 
 // harness carries out the runs.
 type harness struct {
 	*chaosOptions
-	service  Service
+	temper   string    // path of the binary
+	input    run.Input // of every run
 	progress io.Writer
 	chaos    map[bool]chaos.Config // by whether members join and leave
 	points   []string
 	hash     string // of the run's configuration
 	build    string
-	calm     chaos.Contents
+	calm     runtest.Contents
 	pace     chaos.Outcome // of the undisturbed run
 	book     *chaos.Ledger // nil without --ledger
 	lines    []chaos.Line  // without one
@@ -31,7 +34,7 @@ type harness struct {
 // tryAll makes the undisturbed run and the trials that the ledger does not have, and
 // reports on all that it has.
 func (h *harness) tryAll(ctx context.Context) (report *chaos.Report, err error) {
-	if h.build, err = buildLine(); err != nil {
+	if h.build, err = buildLine(h.temper); err != nil {
 		return nil, err
 	}
 	if h.ledger != "" {
@@ -191,14 +194,14 @@ func (h *harness) inspect(ctx context.Context, host *chaosHost, t *chaos.Trial) 
 		return err
 	}
 	defer stop()
-	contents, err := chaos.Read(ctx, host.store, host.Run())
+	contents, err := runtest.ReadContents(ctx, host.store, host.Run())
 	if err != nil {
 		return err
 	}
 	if h.calm == nil {
 		h.calm = contents
 	}
-	t.Differences, t.Compared = chaos.Compare(h.calm, contents), len(contents)
+	t.Differences, t.Compared = runtest.CompareContents(h.calm, contents), len(contents)
 	if t.Prompts, err = chaos.CheckPrompts(ctx, host.store, host.Run()); err != nil {
 		return err
 	}

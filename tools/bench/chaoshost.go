@@ -1,6 +1,7 @@
-package bench
+package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +17,17 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/failpoint"
-	"temper/internal/freeport"
-	"temper/internal/supervise"
+	"temper/internal/proc"
+	"temper/internal/proc/failpoint"
+	"temper/internal/run"
+	"temper/internal/run/artifact"
+	"temper/internal/service"
 	"temper/internal/temporalclient"
 	"temper/tools/bench/chaos"
+	"temper/workers"
 	"temper/workflows"
 )
 
@@ -36,8 +39,8 @@ const chaosRun = "chaos"
 // on ports of its own.
 type chaosHost struct {
 	process config.Process
-	asked   Run
-	service Service
+	temper  string // path of the binary
+	input   run.Input
 	store   blob.Store
 	log     *os.File
 	points  []string
@@ -61,7 +64,7 @@ func (h *harness) newHost(ctx context.Context, home string, o trialOptions) (_ *
 		}
 		p.Store = u.JoinPath(o.name).String()
 	}
-	addrs, err := freeport.Addresses(3)
+	addrs, err := proc.Addresses(3)
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +74,11 @@ func (h *harness) newHost(ctx context.Context, home string, o trialOptions) (_ *
 	}
 	if h.servesStore() {
 		p.Store = string(config.StoreS3D) + "://" + addrs[2]
-		if _, err := h.service.StoreServer(&p); err != nil { // makes the account, without which the store cannot be opened
+		if _, err := service.StoreChild(&p); err != nil { // makes the account, without which the store cannot be opened
 			return nil, err
 		}
 	}
-	store, err := h.service.OpenStore(ctx, &p)
+	store, err := workers.OpenStore(ctx, &p)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +86,7 @@ func (h *harness) newHost(ctx context.Context, home string, o trialOptions) (_ *
 	if err != nil {
 		return nil, err
 	}
-	c := &chaosHost{process: p, asked: h.asked(), service: h.service, store: store, log: log, points: o.points}
+	c := &chaosHost{process: p, temper: h.temper, input: h.input, store: store, log: log, points: o.points}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -116,11 +119,11 @@ func (c *chaosHost) serveStore(ctx context.Context) (stop func(), err error) {
 	if place, err := c.process.StorePlace(); err != nil || place.Kind != config.StoreS3D {
 		return func() {}, err
 	}
-	child, err := c.service.StoreServer(&c.process)
+	child, err := service.StoreChild(&c.process)
 	if err != nil {
 		return nil, err
 	}
-	sup, err := supervise.New(supervise.Config{Children: []supervise.Child{child}})
+	sup, err := proc.New(proc.Config{Children: []proc.Child{child}})
 	if err != nil {
 		return nil, err
 	}
@@ -148,12 +151,8 @@ func (c *chaosHost) Members() []chaos.Member { return c.members }
 
 // up is the supervisor.
 func (c *chaosHost) up() (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	p := c.process
-	cmd := exec.Command(self, "up", "--embedded", "--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
+	cmd := exec.Command(c.temper, "up", "--embedded", "--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
 		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress, "--python", p.Python, "--store", p.Store)
 	cmd.Stdout, cmd.Stderr = c.log, c.log
 	if armed := c.armed(); armed != nil {
@@ -187,7 +186,8 @@ func (c *chaosHost) Submit(ctx context.Context) error {
 	for {
 		var err error
 		if c.client, err = c.dial(ctx); err == nil {
-			return c.service.Submit(ctx, c.client, c.asked)
+			_, err := workflows.Start(ctx, c.client, c.input)
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -222,9 +222,6 @@ func (c *chaosHost) Ended(ctx context.Context) (bool, error) {
 		return true, nil
 	default:
 		err := c.client.GetWorkflow(ctx, id, "").Get(ctx, nil)
-		if err = c.service.RunFailure(err, chaosRun); err == nil {
-			err = errors.New(status.String())
-		}
-		return true, err
+		return true, cmp.Or(err, errors.New(status.String()))
 	}
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"crypto/rand"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
+	"temper/internal/proc/buildinfo"
 	"temper/tools/bench/chaos"
 )
 
@@ -54,13 +54,9 @@ that is in several files counts once. Ends with code 1 when something is wrong.`
 // newID names a line of a ledger.
 func newID() string { return rand.Text() }
 
-// buildLine names the version, and by its bytes the very binary.
-func buildLine() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	f, err := os.Open(self) //nolint:gosec // this program
+// buildLine names the version of this program, and the bytes of the binary under test.
+func buildLine(binary string) (string, error) {
+	f, err := os.Open(binary) //nolint:gosec // the binary that lies beside this program
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +65,7 @@ func buildLine() (string, error) {
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", err
 	}
-	return buildinfo.Version() + " " + hex.EncodeToString(sum.Sum(nil)[:6]), nil
+	return buildinfo.Build() + " " + hex.EncodeToString(sum.Sum(nil)[:6]), nil
 }
 
 // machineLine names the machine and what decides the bits and the pace of a run on it.

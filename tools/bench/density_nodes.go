@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -97,7 +97,7 @@ func startDensityNode(ctx context.Context, cfg sandboxbench.DensityConfig, kerne
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, program, "bench", "density", "--member", "--kernels", strconv.Itoa(kernels), "--python", cfg.Python,
+	cmd := exec.CommandContext(ctx, program, "density", "--member", "--kernels", strconv.Itoa(kernels), "--python", cfg.Python,
 		"--code", cfg.Code, "--profile", string(cfg.Profile), "--callers", strconv.Itoa(cfg.Callers), "--branches", strconv.Itoa(cfg.Branches))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
+	"temper/internal/proc/buildinfo"
 	"temper/tools/bench/devicebench"
 	"temper/trainer/device"
 	"temper/trainer/xla/plugin"
@@ -179,7 +179,7 @@ func childCase(ctx context.Context, c devicebench.Case) (devicebench.Result, err
 	}
 	limited, cancel := context.WithTimeout(ctx, casePatience)
 	defer cancel()
-	cmd := exec.CommandContext(limited, self, "bench", "device", "--case", string(text)) //nolint:gosec // this program itself
+	cmd := exec.CommandContext(limited, self, "device", "--case", string(text)) //nolint:gosec // this program itself
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()

@@ -1,16 +1,16 @@
 //go:build integration
 
-package bench_test
+package main
 
 import (
 	"fmt"
 	"os"
 	"testing"
 
-	"temper/internal/testbin"
+	"temper/internal/proc/testbin"
 )
 
-// bin is the folder with temper, temporald and s3d; TestMain fills it.
+// bin is the folder with temper, temper-bench, temporald and s3d; TestMain fills it.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -30,6 +30,9 @@ func withBinaries(test func() int) (int, error) {
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	bin = dir
 	if err := testbin.Build("../..", dir); err != nil {
+		return 1, err
+	}
+	if err := testbin.BuildBench("../..", dir); err != nil {
 		return 1, err
 	}
 	return test(), nil

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"temper/trainer/cpu/kernels"
 )
 
-// engineOptions say what `temper bench engine` measures.
+// engineOptions say what `temper-bench engine` measures.
 type engineOptions struct {
 	plan              enginebench.Plan
 	sizes             []string
@@ -45,7 +45,7 @@ their log-probabilities: two builds with one digest compute the same bits.`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.sizes, "sizes", []string{"1m", "5m", "20m"}, "networks, each as in bench trainer --model (dimensions of one network alone are given with spaces)")
+	f.StringSliceVar(&o.sizes, "sizes", []string{"1m", "5m", "20m"}, "networks, each as in temper-bench trainer --model (dimensions of one network alone are given with spaces)")
 	f.IntSliceVar(&o.batches, "batches", []int{1, 16, 64}, "sequences at once")
 	f.IntSliceVar(&o.contexts, "contexts", []int{128, 2048}, "tokens at which each sequence ends")
 	f.IntVar(&o.newTokens, "new-tokens", 104, "tokens that are decoded for each sequence")

@@ -1,9 +1,8 @@
-package bench
+package main
 
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,11 +38,11 @@ func scaleCommand() *cobra.Command {
 		if err := cli.FindPython(cfg.Python); err != nil {
 			return cli.Usage(err)
 		}
-		self, err := os.Executable()
-		if err != nil {
+		var err error
+		if cfg.Binary, err = temperBinary(); err != nil {
 			return err
 		}
-		cfg.Binary, cfg.MemoryMax = self, memoryMiB<<20
+		cfg.MemoryMax = memoryMiB << 20
 		start := time.Now()
 		cfg.Note = func(text string) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%8v %s\n", time.Since(start).Round(10*time.Millisecond), text)

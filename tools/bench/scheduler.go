@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/dispatch"
 	"temper/internal/history"
+	"temper/internal/inference/scheduler"
 	"temper/tools/bench/schedulerbench"
 )
 
-// schedulerOptions say what `temper bench scheduler` simulates.
+// schedulerOptions say what `temper-bench scheduler` simulates.
 type schedulerOptions struct {
 	plan               schedulerbench.Plan
 	problems, rollouts int
@@ -28,11 +29,12 @@ type schedulerOptions struct {
 	sensitivity        bool
 	svg, png           string
 	asJSON             bool
-	openStore          func(ctx context.Context) (*history.Run, error)
+	openRun            func(ctx context.Context) (*history.Run, error)
 }
 
-func schedulerCommand(s Service) *cobra.Command {
-	o := schedulerOptions{plan: schedulerbench.Plan{Hardware: schedulerbench.MI300X(), Config: dispatch.DefaultConfig(), Contenders: schedulerbench.Contenders()}}
+// schedulerCommand reads stored steps from the store that open returns.
+func schedulerCommand(open func(context.Context, *config.Process) (blob.Store, error)) *cobra.Command {
+	o := schedulerOptions{plan: schedulerbench.Plan{Hardware: schedulerbench.MI300X(), Config: scheduler.DefaultConfig(), Contenders: schedulerbench.Contenders()}}
 	cmd := &cobra.Command{
 		Use:   "scheduler",
 		Short: "Simulate how trajectories are placed on many engines, and compare policies with a bound",
@@ -63,17 +65,15 @@ alone. The oracle is the same policy with the lengths known.`,
 	f.StringVar(&o.png, "png", "", "file for a picture")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	p := cli.ProcessFlags(cmd)
-	o.openStore = func(ctx context.Context) (*history.Run, error) { return openHistory(ctx, s, p, o.run) }
+	o.openRun = func(ctx context.Context) (*history.Run, error) {
+		store, err := open(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return history.Open(ctx, store, o.run)
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.carryOut(cmd) }
 	return cmd
-}
-
-func openHistory(ctx context.Context, s Service, p *config.Process, id string) (*history.Run, error) {
-	store, err := s.OpenStore(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return history.Open(ctx, store, id)
 }
 
 func (o *schedulerOptions) validate() error {
@@ -169,7 +169,7 @@ func (o *schedulerOptions) chooseContenders() error {
 
 // readStored makes a workload of a stored step. Its lengths are the scheduler's limits.
 func (o *schedulerOptions) readStored(ctx context.Context) (schedulerbench.Workload, error) {
-	run, err := o.openStore(ctx)
+	run, err := o.openRun(ctx)
 	if err != nil {
 		return schedulerbench.Workload{}, err
 	}

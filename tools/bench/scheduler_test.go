@@ -1,4 +1,4 @@
-package bench_test
+package main
 
 import (
 	"bytes"
@@ -17,15 +17,14 @@ import (
 	"temper/internal/config"
 	"temper/internal/history"
 	"temper/internal/run/runtest"
-	"temper/tools/bench"
 	"temper/tools/bench/schedulerbench"
 )
 
 func TestBenchScheduler(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "s.svg")
-	small := []string{"bench", "scheduler", "--engines", "2", "--problems", "16", "--seeds", "1", "--ahead", "0"}
+	small := []string{"scheduler", "--engines", "2", "--problems", "16", "--seeds", "1", "--ahead", "0"}
 	var out, errs bytes.Buffer
-	if code := execute(t, append(small, "--svg", svg, "--png", svg+".png"), &out, &errs); code != 0 {
+	if code := execute(append(small, "--svg", svg, "--png", svg+".png"), &out, &errs); code != 0 {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	for _, word := range []string{"stage 1: bound", "stage 3: bound", "least requests", "oracle", "expected need takes"} {
@@ -44,7 +43,7 @@ func TestBenchScheduler(t *testing.T) {
 		t.Errorf("the picture is not a PNG of 1600 pixels: %v", err)
 	}
 	out.Reset()
-	if code := execute(t, append(small, "--json", "--policies", "oracle"), &out, &errs); code != 0 {
+	if code := execute(append(small, "--json", "--policies", "oracle"), &out, &errs); code != 0 {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	var results []schedulerbench.Result
@@ -56,10 +55,10 @@ func TestBenchScheduler(t *testing.T) {
 func TestBenchSchedulerRefusesNonsense(t *testing.T) {
 	for _, args := range [][]string{
 		{"--engines", "0"}, {"--problems", "-1"}, {"--problems", "1000000", "--rollouts", "1000"}, {"--seeds", "0"}, {"--past", "-1"}, {"--ahead", "1"},
-		{"--tool-seconds", "NaN"}, {"--margin", "NaN"}, {"--bandwidth", "0"}, {"--compute", "NaN"}, {"--overhead", "-1"}, {"--capacity", "0"}, {"--policies", "nobody"},
+		{"--tool-seconds", "NaN"}, {"--margin", "NaN"}, {"--bandwidth", "0"}, {"--compute", "NaN"}, {"--overhead", "-1"}, {"--capacity", "0"}, {"--policies", "unknown"},
 	} {
 		var out, errs bytes.Buffer
-		if code := execute(t, append([]string{"bench", "scheduler"}, args...), &out, &errs); code != 2 || strings.Count(errs.String(), "\n") != 1 {
+		if code := execute(append([]string{"scheduler"}, args...), &out, &errs); code != 2 || strings.Count(errs.String(), "\n") != 1 {
 			t.Errorf("%q: exit %d, want 2 and one line: %s", args, code, errs.String())
 		}
 	}
@@ -70,9 +69,9 @@ func TestBenchSchedulerReplaysAStoredStep(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 1, false)
 	replay := func(step string) (code int, out, errs bytes.Buffer) {
-		root := &cobra.Command{Use: "temper"}
-		root.AddCommand(bench.Command(bench.Service{OpenStore: func(context.Context, *config.Process) (blob.Store, error) { return h.Store, nil }}))
-		args := []string{"bench", "scheduler", "--run", h.Ref.RunID, "--step", step, "--engines", "1", "--capacity", "1000", "--json"}
+		root := &cobra.Command{Use: "temper-bench"}
+		root.AddCommand(schedulerCommand(func(context.Context, *config.Process) (blob.Store, error) { return h.Store, nil }))
+		args := []string{"scheduler", "--run", h.Ref.RunID, "--step", step, "--engines", "1", "--capacity", "1000", "--json"}
 		return cli.Execute(t.Context(), root, args, &out, &errs), out, errs
 	}
 	code, out, errs := replay("1")

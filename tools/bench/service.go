@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"errors"
@@ -71,19 +71,18 @@ func (n *nodeFlags) register(cmd *cobra.Command) {
 	f.IntVar(&n.queue, "queue", 1024, "programs that may wait at the node")
 }
 
-// start runs a node of this binary.
+// start runs a node.
 func (n *nodeFlags) start(cmd *cobra.Command) (*sandboxbench.Child, error) {
 	if err := cli.FindPython(n.python); err != nil {
 		return nil, cli.Usage(err)
 	}
-	self, err := os.Executable()
+	temper, err := temperBinary()
 	if err != nil {
 		return nil, err
 	}
-	return sandboxbench.StartChild(cmd.Context(), self, sandboxbench.ChildConfig{Name: "node", Args: []string{
-		"sandbox", "--listen", "127.0.0.1:0", "--python", n.python,
-		"--slots", fmt.Sprint(n.slots), "--queue", fmt.Sprint(n.queue),
-	}})
+	return sandboxbench.StartChild(cmd.Context(), temper, sandboxbench.ChildConfig{Name: "node", Args: sandboxbench.Role("sandbox",
+		"--listen", "127.0.0.1:0", "--python", n.python, "--slots", fmt.Sprint(n.slots), "--queue", fmt.Sprint(n.queue),
+	)})
 }
 
 // withNode starts a node, calls use with it, and stops it.

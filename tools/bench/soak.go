@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"errors"
@@ -24,7 +24,6 @@ func soakCommand() *cobra.Command {
 		Short: "Put a long mixed load, 2 % of it hostile, on a node and look for what it leaves behind",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(tenantsCommand())
 	node.register(cmd)
 	f := cmd.Flags()
 	f.StringVar(&api, "api", string(loadgen.APIStream), fmt.Sprintf("interface, one of %v", loadgen.APIs()))

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 	"temper/trainer/device"
 )
 
-// trainerReport is what bench trainer prints as JSON.
+// trainerReport is what temper-bench trainer prints as JSON.
 type trainerReport struct {
 	Train  trainerbench.Report        `json:"train"`
 	Decode *trainerbench.DecodeReport `json:"decode,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"temper/internal/blob"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -83,12 +83,12 @@ var ErrCorrupt = fmt.Errorf("checkpoint is corrupt: %w", blob.ErrCorrupt)
 
 // Source returns tensors by name, one at a time: the caller drops each one before it asks for
 // the next. It is called several times for a tensor and must return the same values.
-type Source func(name string) (qwen3.Tensor, error)
+type Source func(name string) (model.Tensor, error)
 
 // SourceOf returns a Source of tensors in memory.
-func SourceOf(tensors []qwen3.Tensor) Source {
-	lookup := qwen3.ByName(tensors)
-	return func(name string) (qwen3.Tensor, error) {
+func SourceOf(tensors []model.Tensor) Source {
+	lookup := model.ByName(tensors)
+	return func(name string) (model.Tensor, error) {
 		t, ok := lookup(name)
 		if !ok {
 			return t, fmt.Errorf("no tensor %s", name)
@@ -99,7 +99,7 @@ func SourceOf(tensors []qwen3.Tensor) Source {
 
 // tensorFile writes a safetensors file in F32 with one tensor in memory at a time. Equal
 // tensors give equal bytes, in any order.
-func tensorFile(specs []qwen3.TensorSpec, source Source) (content, error) {
+func tensorFile(specs []model.TensorSpec, source Source) (content, error) {
 	infos := make([]safetensors.Info, len(specs))
 	for i, t := range specs {
 		infos[i] = safetensors.Info{Name: t.Name, DType: safetensors.F32, Shape: t.Shape}
@@ -125,14 +125,14 @@ func tensorFile(specs []qwen3.TensorSpec, source Source) (content, error) {
 
 // readTensors reads a safetensors file of F32, F16 or BF16 tensors and checks it against its
 // Ref. It returns float32 tensors, sorted by name.
-func readTensors(ctx context.Context, store blob.Store, ref blob.Ref) ([]qwen3.Tensor, error) {
+func readTensors(ctx context.Context, store blob.Store, ref blob.Ref) ([]model.Tensor, error) {
 	out, err := readShard(ctx, store, ref, sha256Of(ref))
 	return byName(out), err
 }
 
 // byName sorts tensors.
-func byName(tensors []qwen3.Tensor) []qwen3.Tensor {
-	slices.SortFunc(tensors, func(a, b qwen3.Tensor) int { return strings.Compare(a.Name, b.Name) })
+func byName(tensors []model.Tensor) []model.Tensor {
+	slices.SortFunc(tensors, func(a, b model.Tensor) int { return strings.Compare(a.Name, b.Name) })
 	return tensors
 }
 

@@ -9,7 +9,7 @@ import (
 	"temper/internal/blob"
 	"temper/trainer/gguf"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -40,7 +40,7 @@ func (p Exporter) Write(ctx context.Context, ref blob.Ref, dir string) error {
 			return err
 		}
 	}
-	return hf.Create(dir, policy.Model, qwen3.ByName(policy.Weights), hf.Layout{DType: safetensors.F32, Files: files})
+	return hf.Create(dir, policy.Model, model.ByName(policy.Weights), hf.Layout{DType: safetensors.F32, Files: files})
 }
 
 // Convert writes a model directory as a GGUF file, in float32.

@@ -9,29 +9,29 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/trainer/checkpoint"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // TestLogprobs: what a server must report is what Temper's own engine reports.
 func TestLogprobs(t *testing.T) {
-	m := qwen3.Config{
+	m := model.Config{
 		VocabSize: 60, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 16,
 		MaxPositionEmbeddings: 64, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1,
 	}
-	weights, err := qwen3.InitialTensors(m, 1)
+	weights, err := model.InitialTensors(m, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, lookup := memblob.New(), qwen3.ByName(weights)
+	store, lookup := memblob.New(), model.ByName(weights)
 	ref, err := checkpoint.PublishFrom(t.Context(), store, "policies/0", checkpoint.Policy{Model: m},
-		func(name string) (qwen3.Tensor, error) { w, _ := lookup(name); return w, nil })
+		func(name string) (model.Tensor, error) { w, _ := lookup(name); return w, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Config{Model: m, MaxContext: 64, Slots: 4, LoadWeights: func(context.Context, blob.Ref) ([]qwen3.Tensor, error) { return weights, nil }})
+	e, err := engine.New(engine.Config{Model: m, MaxContext: 64, Slots: 4, LoadWeights: func(context.Context, blob.Ref) ([]model.Tensor, error) { return weights, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestLogprobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, temperature := range []float32{1, 2} {
-		req := policy.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 12, Temperature: temperature, Seed: 3, Version: 0}
+		req := inference.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 12, Temperature: temperature, Seed: 3, Version: 0}
 		gen, err := e.Generate(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)

@@ -4,34 +4,34 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"temper/internal/fault"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // ErrMismatch means that a checkpoint is whole, but belongs to another run, configuration or
 // architecture.
 var ErrMismatch = fault.Newf(fault.Conflict, "checkpoint does not fit")
 
-// Fits returns an error for a checkpoint of another run, configuration or architecture. want
-// describes the run's own checkpoint of the step. An adopted checkpoint names its original
-// run, and one of format 1 names none: both skip that comparison. Errors: ErrMismatch, with
-// all differences.
-func (d Description) Fits(want About, model qwen3.Config) error {
+// Fits fails for a checkpoint that another run, configuration or architecture
+// made. want is what the run's own checkpoint of the step would say of itself;
+// one that was adopted says it of the run that it comes from. Errors: ErrMismatch, with all that differs.
+func (d Description) Fits(want About, network model.Config) error {
 	var differs []string
 	differ := func(what string, have, want any) {
-		if have != want {
+		if !reflect.DeepEqual(have, want) {
 			differs = append(differs, fmt.Sprintf("%s is %v, want %v", what, have, want))
 		}
 	}
-	if !d.Adopted && d.Format > 1 {
+	if !d.Adopted {
 		differ("run", d.About.Run, want.Run)
 		differ("seed", d.About.Seed, want.Seed)
 		differ("config_sha256", fmt.Sprintf("%.12s", d.About.ConfigSHA256), fmt.Sprintf("%.12s", want.ConfigSHA256))
 	}
-	have, need := fields(d.Model), fields(model)
+	have, need := fields(d.Model), fields(network)
 	for _, key := range slices.Sorted(maps.Keys(need)) {
 		differ("model."+key, have[key], need[key])
 	}
@@ -42,8 +42,8 @@ func (d Description) Fits(want About, model qwen3.Config) error {
 }
 
 // fields returns a model's configuration by the keys of config.json.
-func fields(model qwen3.Config) map[string]any {
-	data, err := json.Marshal(model)
+func fields(network model.Config) map[string]any {
+	data, err := json.Marshal(network)
 	if err != nil {
 		panic(err) // a number is not finite
 	}

@@ -10,20 +10,20 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // TestClaimedSizeTakesNoMemory: a manifest and the header of a shard that claim 2^60 bytes,
 // over some hundred, are a damaged checkpoint and not the end of the process.
 func TestClaimedSizeTakesNoMemory(t *testing.T) {
 	store := memblob.New()
-	model := qwen3.Config{VocabSize: 8, HiddenSize: 4, IntermediateSize: 4, NumHiddenLayers: 1, NumAttentionHeads: 1, NumKeyValueHeads: 1, HeadDim: 4,
+	network := model.Config{VocabSize: 8, HiddenSize: 4, IntermediateSize: 4, NumHiddenLayers: 1, NumAttentionHeads: 1, NumKeyValueHeads: 1, HeadDim: 4,
 		MaxPositionEmbeddings: 8, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: .02}
-	weights, err := qwen3.InitialTensors(model, 1)
+	weights, err := model.InitialTensors(network, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref, err := checkpoint.Save(t.Context(), store, "runs/a/checkpoints", 1, checkpoint.State{Model: model, Weights: weights})
+	ref, err := checkpoint.Save(t.Context(), store, "runs/a/checkpoints", 1, checkpoint.State{Model: network, Weights: weights})
 	if err != nil {
 		t.Fatal(err)
 	}

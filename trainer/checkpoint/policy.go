@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -36,8 +36,8 @@ const (
 
 // Policy is a published policy.
 type Policy struct {
-	Model     qwen3.Config
-	Weights   []qwen3.Tensor
+	Model     model.Config
+	Weights   []model.Tensor
 	Tokenizer []byte // tokenizer.json; may be nil
 	// Files describe the model to other programs: any of DescriptionFiles, by name; may be
 	// nil. They are not part of the model.
@@ -156,7 +156,7 @@ func putPolicy(ctx context.Context, store blob.Store, prefix string, m policyMan
 
 // policyFiles returns the files of a policy without its weights and its manifest.
 func policyFiles(p Policy) (map[string]content, error) {
-	config, err := hf.EncodeConfig(p.Model, hf.TorchName(safetensors.F32))
+	config, err := model.EncodeConfig(p.Model, hf.TorchName(safetensors.F32))
 	if err != nil {
 		return nil, err
 	}
@@ -244,9 +244,11 @@ func loadPolicy(ctx context.Context, store blob.Store, ref blob.Ref, weights boo
 	if err != nil {
 		return Policy{}, err
 	}
-	if err := json.Unmarshal(config, &p.Model); err != nil {
+	parsed, err := model.ParseConfig(config)
+	if err != nil {
 		return Policy{}, fmt.Errorf("%s: %w: %w", fileConfig, err, ErrCorrupt)
 	}
+	p.Model = parsed.Config
 	if weights {
 		if p.Weights, err = readWeights(ctx, store, m); err != nil {
 			return Policy{}, err
@@ -276,7 +278,7 @@ func readPolicyManifest(ctx context.Context, store blob.Store, ref blob.Ref) (m 
 }
 
 // readWeights reads the weights that a manifest names, sorted by name.
-func readWeights(ctx context.Context, store blob.Store, m policyManifest) ([]qwen3.Tensor, error) {
+func readWeights(ctx context.Context, store blob.Store, m policyManifest) ([]model.Tensor, error) {
 	if m.Format == policyFormat {
 		return readTensors(ctx, store, m.Files[fileWeights])
 	}
@@ -284,7 +286,7 @@ func readWeights(ctx context.Context, store blob.Store, m policyManifest) ([]qwe
 	if err != nil {
 		return nil, err
 	}
-	parts := make([][]qwen3.Tensor, len(shards))
+	parts := make([][]model.Tensor, len(shards))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, s := range shards {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/failpoint"
-	"temper/trainer/qwen3"
+	"temper/internal/proc/failpoint"
+	"temper/trainer/model"
 	"temper/trainer/weights/hostmem"
 	"temper/trainer/weights/safetensors"
 )
@@ -76,9 +76,9 @@ func publishShards(ctx context.Context, store blob.Store, prefix string, p Polic
 }
 
 // newShardPublication cuts the tensors into the same shards as checkpoints do.
-func newShardPublication(store blob.Store, specs []qwen3.TensorSpec, source Source) (*shardPublication, error) {
+func newShardPublication(store blob.Store, specs []model.TensorSpec, source Source) (*shardPublication, error) {
 	s := &shardPublication{store: store, source: source, list: shardList{Format: shardListFormat, CRC64NVME: map[string]string{}}}
-	for _, group := range split(specs, maxShard, func(t qwen3.TensorSpec) int { return 4 * t.Size() }) {
+	for _, group := range split(specs, maxShard, func(t model.TensorSpec) int { return 4 * t.Size() }) {
 		infos := make([]safetensors.Info, len(group))
 		for i, t := range group {
 			infos[i] = safetensors.Info{Name: t.Name, DType: safetensors.F32, Shape: t.Shape}

@@ -14,29 +14,29 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // wide has tensors of which each is a shard of its own, and small ones.
-func wide() qwen3.Config {
-	return qwen3.Config{VocabSize: 4099, HiddenSize: 4096, IntermediateSize: 16, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
+func wide() model.Config {
+	return model.Config{VocabSize: 4099, HiddenSize: 4096, IntermediateSize: 16, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 		HeadDim: 8, MaxPositionEmbeddings: 16, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
 }
 
 // sameWeights compares tensors in any order. cmp is slow on millions of numbers.
-func sameWeights(a, b []qwen3.Tensor) bool {
-	find := qwen3.ByName(b)
-	return len(a) == len(b) && !slices.ContainsFunc(a, func(t qwen3.Tensor) bool {
+func sameWeights(a, b []model.Tensor) bool {
+	find := model.ByName(b)
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(t model.Tensor) bool {
 		o, ok := find(t.Name)
 		return !ok || !slices.Equal(t.Shape, o.Shape) || !slices.Equal(t.Data, o.Data)
 	})
 }
 
 // weightsOf gives every tensor of a model its place and a number.
-func weightsOf(m qwen3.Config, number float32) []qwen3.Tensor {
-	var out []qwen3.Tensor
+func weightsOf(m model.Config, number float32) []model.Tensor {
+	var out []model.Tensor
 	for i, spec := range m.Tensors() {
-		t := qwen3.Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
+		t := model.Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
 		for j := range t.Data {
 			t.Data[j] = number + float32(i+j&1023)
 		}
@@ -45,7 +45,7 @@ func weightsOf(m qwen3.Config, number float32) []qwen3.Tensor {
 	return out
 }
 
-func publishShards(t *testing.T, s blob.Store, prefix string, m qwen3.Config, weights []qwen3.Tensor, room checkpoint.ShardMemory) blob.Ref {
+func publishShards(t *testing.T, s blob.Store, prefix string, m model.Config, weights []model.Tensor, room checkpoint.ShardMemory) blob.Ref {
 	t.Helper()
 	ref, err := publish(t.Context(), s, prefix, checkpoint.Policy{Model: m, Weights: weights, Tokenizer: []byte("{}"), Form: checkpoint.Form{ShardFrom: 1, Memory: room}})
 	if err != nil {
@@ -153,7 +153,7 @@ func TestRoomHoldsWhatIsStored(t *testing.T) {
 
 func TestDamagedShardIsNamed(t *testing.T) {
 	s := memblob.New()
-	ref := publishShards(t, s, "policies/1", model(), randomTensors(1), nil)
+	ref := publishShards(t, s, "policies/1", network(), randomTensors(1), nil)
 	shards, err := checkpoint.PolicyShards(t.Context(), s, ref)
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestReleaseSparesWhatIsNamed(t *testing.T) {
 // program would make of it.
 func TestPolicyKeepsItsForm(t *testing.T) {
 	s := memblob.New()
-	p := checkpoint.Policy{Model: model(), Weights: randomTensors(1)}
+	p := checkpoint.Policy{Model: network(), Weights: randomTensors(1)}
 	file, err := publish(t.Context(), s, "policies/1", p)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // errKilled is what the calls of a process return that is no more.
@@ -127,8 +127,8 @@ func (p *process) List(ctx context.Context, prefix string) ([]blob.Info, error) 
 
 // content is one of few states, so that checkpoints share shards.
 func smallState(n int) State {
-	one := func(v int) []qwen3.Tensor {
-		return []qwen3.Tensor{{Name: "x", Shape: []int{1}, Data: []float32{float32(v)}}}
+	one := func(v int) []model.Tensor {
+		return []model.Tensor{{Name: "x", Shape: []int{1}, Data: []float32{float32(v)}}}
 	}
 	return State{Weights: one(n & 1), FirstMoments: one(n >> 1 & 1), SecondMoments: one(n >> 2 & 1)}
 }
@@ -138,7 +138,7 @@ func policyOf(prefix string) string { return path.Dir(prefix) + "/policies" }
 
 // publishSmall publishes the weights of a state, which checkpoints of it share.
 func publishSmall(ctx context.Context, store blob.Store, folder string, version, n int) error {
-	s, err := newShardPublication(store, []qwen3.TensorSpec{{Name: "x", Shape: []int{1}}}, SourceOf(smallState(n).Weights))
+	s, err := newShardPublication(store, []model.TensorSpec{{Name: "x", Shape: []int{1}}}, SourceOf(smallState(n).Weights))
 	if err == nil {
 		err = s.seal(ctx)
 	}
@@ -379,7 +379,7 @@ func (w *world) garbage() string {
 		}
 	}
 	c := collector{store: w.store, root: "runs"}
-	if _, err := c.mark(ctx); err != nil {
+	if err := c.mark(ctx); err != nil {
 		return err.Error()
 	}
 	infos, err := w.store.List(ctx, casRoot+"/")

@@ -38,7 +38,7 @@ func TestCheckpointsKeepEveryBit(t *testing.T) {
 // safetensors file.
 func TestBrokenShardIsCorrupt(t *testing.T) {
 	s := memblob.New()
-	p := checkpoint.Policy{Model: model(), Weights: randomTensors(1)}
+	p := checkpoint.Policy{Model: network(), Weights: randomTensors(1)}
 	ref, err := publish(t.Context(), s, "p", p)
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"slices"
 
 	"temper/internal/blob"
-	"temper/internal/blob/checksum"
-	"temper/trainer/qwen3"
+	"temper/internal/blob/object"
+	"temper/trainer/model"
 	"temper/trainer/weights/hostmem"
 	"temper/trainer/weights/safetensors"
 )
@@ -45,7 +45,7 @@ type shard struct {
 	crc   string   // CRC64NVME, "" before seal
 }
 
-func newShard(tensors []qwen3.Tensor) (*shard, error) {
+func newShard(tensors []model.Tensor) (*shard, error) {
 	values := make(map[string][]float32, len(tensors))
 	infos := make([]safetensors.Info, len(tensors))
 	for i, t := range tensors {
@@ -69,7 +69,7 @@ func newShard(tensors []qwen3.Tensor) (*shard, error) {
 
 // seal computes the shard's key and checksum from its bytes.
 func (s *shard) seal(ctx context.Context) error {
-	sum, crc := sha256.New(), checksum.New()
+	sum, crc := sha256.New(), object.NewChecksum()
 	for _, part := range s.parts {
 		for next := range slices.Chunk(part, piece) {
 			if err := ctx.Err(); err != nil {
@@ -79,7 +79,7 @@ func (s *shard) seal(ctx context.Context) error {
 			crc.Write(next)
 		}
 	}
-	s.crc = checksum.Encode(crc)
+	s.crc = object.EncodeChecksum(crc)
 	sha := hex.EncodeToString(sum.Sum(nil))
 	s.ref = blob.Ref{Key: shardKey(sha), SHA256: sha, Size: s.size}
 	return nil
@@ -167,8 +167,8 @@ type digest struct {
 // digestOf returns the cheapest checksum that a manifest has for a shard.
 func (m manifest) digestOf(ref blob.Ref) digest {
 	if crc := m.CRC64NVME[ref.SHA256]; crc != "" {
-		sum := checksum.New()
-		return digest{Hash: sum, name: "crc64nvme", want: crc, text: func(hash.Hash) string { return checksum.Encode(sum) }}
+		sum := object.NewChecksum()
+		return digest{Hash: sum, name: "crc64nvme", want: crc, text: func(hash.Hash) string { return object.EncodeChecksum(sum) }}
 	}
 	return sha256Of(ref)
 }
@@ -188,7 +188,7 @@ func (d digest) check() error {
 
 // readShard reads a shard and checks every byte by the sum.
 // Errors: ErrCorrupt, blob.ErrNotExist.
-func readShard(ctx context.Context, store blob.Store, ref blob.Ref, sum digest) ([]qwen3.Tensor, error) {
+func readShard(ctx context.Context, store blob.Store, ref blob.Ref, sum digest) ([]model.Tensor, error) {
 	info, err := store.Stat(ctx, ref.Key)
 	if err != nil {
 		return nil, err
@@ -260,14 +260,14 @@ func (h *hashed) header(ref blob.Ref) (*safetensors.File, error) {
 	return file, nil
 }
 
-func (h *hashed) tensors(ref blob.Ref) ([]qwen3.Tensor, error) {
+func (h *hashed) tensors(ref blob.Ref) ([]model.Tensor, error) {
 	file, err := h.header(ref)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]qwen3.Tensor, len(file.Tensors))
+	out := make([]model.Tensor, len(file.Tensors))
 	for i, t := range file.Tensors { // in file order; the tensors fill the file without gaps
-		out[i] = qwen3.Tensor{Name: t.Name, Shape: t.Shape}
+		out[i] = model.Tensor{Name: t.Name, Shape: t.Shape}
 		if t.DType == safetensors.F32 {
 			out[i].Data = hostmem.Floats(int(t.Size() / 4))
 			err = safetensors.FillF32(out[i].Data, h.fill)

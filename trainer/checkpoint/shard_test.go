@@ -11,11 +11,11 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
-func someTensors() []qwen3.Tensor {
-	return []qwen3.Tensor{
+func someTensors() []model.Tensor {
+	return []model.Tensor{
 		{Name: "a", Shape: []int{3}, Data: []float32{1, 2, 3}}, {Name: "empty", Shape: []int{0}},
 		{Name: "b", Shape: []int{2, 2}, Data: []float32{4, 5, 6, 7}},
 	}
@@ -25,8 +25,8 @@ func someTensors() []qwen3.Tensor {
 // every checkpoint: an older program must read them and equal tensors must go
 // on sharing their shards.
 func TestFormatOnDiskStays(t *testing.T) {
-	tensors := []qwen3.Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, -2}}, {Name: "a", Shape: []int{1, 1}, Data: []float32{0.5}}}
-	file, err := tensorFile([]qwen3.TensorSpec{{Name: "b", Shape: []int{2}}, {Name: "a", Shape: []int{1, 1}}}, SourceOf(tensors))
+	tensors := []model.Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, -2}}, {Name: "a", Shape: []int{1, 1}, Data: []float32{0.5}}}
+	file, err := tensorFile([]model.TensorSpec{{Name: "b", Shape: []int{2}}, {Name: "a", Shape: []int{1, 1}}}, SourceOf(tensors))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"temper/internal/blob"
-	"temper/internal/blob/checksum"
-	"temper/trainer/qwen3"
+	"temper/internal/blob/object"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 	"temper/trainer/weights/tensor"
 )
@@ -60,7 +60,7 @@ func decodeShardList(key string, data []byte) (l shardList, err error) {
 		return l, fmt.Errorf("%s: format %d, this program reads up to %d: update temper: %w", key, l.Format, shardListFormat, ErrNewer)
 	}
 	for _, ref := range l.Shards {
-		if len(ref.SHA256) != 64 || ref.Size < 0 || blob.CheckKey(ref.Key) != nil || !checksum.Valid(l.CRC64NVME[ref.SHA256]) {
+		if len(ref.SHA256) != 64 || ref.Size < 0 || blob.CheckKey(ref.Key) != nil || !object.ValidChecksum(l.CRC64NVME[ref.SHA256]) {
 			return l, fmt.Errorf("%s: shard %q of %d bytes: %w", key, ref.Key, ref.Size, ErrCorrupt)
 		}
 	}
@@ -150,7 +150,7 @@ func Release(ctx context.Context, store blob.Store, root string, shards []blob.R
 // Read reads a shard from a store and checks every byte. It reads a shard with a wrong sum
 // once more, in case the transfer damaged it. Errors: ErrCorrupt, blob.ErrNotExist, each in
 // a blob.RefError.
-func (s Shard) Read(ctx context.Context, store blob.Store) ([]qwen3.Tensor, error) {
+func (s Shard) Read(ctx context.Context, store blob.Store) ([]model.Tensor, error) {
 	out, err := readShard(ctx, store, s.Ref, s.digest())
 	if errors.Is(err, ErrCorrupt) {
 		out, err = readShard(ctx, store, s.Ref, s.digest())

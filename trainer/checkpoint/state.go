@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/failpoint"
-	"temper/trainer/qwen3"
+	"temper/internal/proc/failpoint"
+	"temper/trainer/model"
 )
 
 // State is the full state of training, in host memory.
 type State struct {
 	About    About
 	Counters Counters
-	Model    qwen3.Config
-	Weights  []qwen3.Tensor
+	Model    model.Config
+	Weights  []model.Tensor
 	// Moments of AdamW under the names of their weights.
-	FirstMoments, SecondMoments []qwen3.Tensor
+	FirstMoments, SecondMoments []model.Tensor
 }
 
 // Counters are the numbers on which the next update depends.
@@ -36,8 +36,8 @@ type Counters struct {
 }
 
 // kinds lists the tensors of the state by kind.
-func (s *State) kinds() map[string]*[]qwen3.Tensor {
-	return map[string]*[]qwen3.Tensor{kindWeights: &s.Weights, kindFirst: &s.FirstMoments, kindSecond: &s.SecondMoments}
+func (s *State) kinds() map[string]*[]model.Tensor {
+	return map[string]*[]model.Tensor{kindWeights: &s.Weights, kindFirst: &s.FirstMoments, kindSecond: &s.SecondMoments}
 }
 
 // Size returns the bytes of all tensors.
@@ -146,7 +146,7 @@ func (s *saver) seal(ctx context.Context, state *State, m *manifest) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for kind, tensors := range state.kinds() {
-		for _, part := range split(*tensors, maxShard, func(t qwen3.Tensor) int { return 4 * len(t.Data) }) {
+		for _, part := range split(*tensors, maxShard, func(t model.Tensor) int { return 4 * len(t.Data) }) {
 			sh, err := newShard(part)
 			if err != nil {
 				return errors.Join(err, g.Wait())
@@ -288,24 +288,24 @@ func Load(ctx context.Context, store blob.Store, ref blob.Ref) (step int, state 
 }
 
 // LoadModel is Load for the weights alone.
-func LoadModel(ctx context.Context, store blob.Store, ref blob.Ref) (model qwen3.Config, weights []qwen3.Tensor, err error) {
+func LoadModel(ctx context.Context, store blob.Store, ref blob.Ref) (network model.Config, weights []model.Tensor, err error) {
 	m, err := readManifest(ctx, store, ref)
 	if err == nil {
-		err = loadKinds(ctx, store, m, map[string]*[]qwen3.Tensor{kindWeights: &weights})
+		err = loadKinds(ctx, store, m, map[string]*[]model.Tensor{kindWeights: &weights})
 	}
 	if err != nil {
-		return qwen3.Config{}, nil, fmt.Errorf("load weights of checkpoint %s: %w", ref.Key, err)
+		return model.Config{}, nil, fmt.Errorf("load weights of checkpoint %s: %w", ref.Key, err)
 	}
 	return m.Model, weights, nil
 }
 
 // loadKinds reads the tensors of the given kinds.
-func loadKinds(ctx context.Context, store blob.Store, m manifest, kinds map[string]*[]qwen3.Tensor) error {
+func loadKinds(ctx context.Context, store blob.Store, m manifest, kinds map[string]*[]model.Tensor) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
-	parts := map[string][][]qwen3.Tensor{}
+	parts := map[string][][]model.Tensor{}
 	for kind := range kinds {
-		shards := make([][]qwen3.Tensor, len(m.Shards[kind]))
+		shards := make([][]model.Tensor, len(m.Shards[kind]))
 		parts[kind] = shards
 		for i, shard := range m.Shards[kind] {
 			g.Go(func() (err error) {

@@ -17,20 +17,20 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
-func model() qwen3.Config {
-	return qwen3.Config{VocabSize: 8, HiddenSize: 4, IntermediateSize: 6, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
+func network() model.Config {
+	return model.Config{VocabSize: 8, HiddenSize: 4, IntermediateSize: 6, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 		HeadDim: 2, MaxPositionEmbeddings: 16, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
 }
 
 // randomTensors fills every weight of the model.
-func randomTensors(seed uint64) []qwen3.Tensor {
+func randomTensors(seed uint64) []model.Tensor {
 	draw := rl.Rand(seed)
-	var out []qwen3.Tensor
-	for _, spec := range model().Tensors() {
-		t := qwen3.Tensor{Name: spec.Name, Shape: spec.Shape}
+	var out []model.Tensor
+	for _, spec := range network().Tensors() {
+		t := model.Tensor{Name: spec.Name, Shape: spec.Shape}
 		for range spec.Size() {
 			t.Data = append(t.Data, float32(draw.NormFloat64()))
 		}
@@ -47,13 +47,13 @@ func publish(ctx context.Context, store blob.Store, prefix string, p checkpoint.
 }
 
 func state(seed uint64) checkpoint.State {
-	return checkpoint.State{Counters: checkpoint.Counters{Updates: 3, TotalUpdates: int64(seed), Schedule: 9}, Model: model(),
+	return checkpoint.State{Counters: checkpoint.Counters{Updates: 3, TotalUpdates: int64(seed), Schedule: 9}, Model: network(),
 		Weights: randomTensors(seed), FirstMoments: randomTensors(seed + 1000), SecondMoments: randomTensors(seed + 2000)}
 }
 
 // byName compares tensors whatever their order.
-var byName = cmp.Transformer("byName", func(ts []qwen3.Tensor) map[string]qwen3.Tensor {
-	m := map[string]qwen3.Tensor{}
+var byName = cmp.Transformer("byName", func(ts []model.Tensor) map[string]model.Tensor {
+	m := map[string]model.Tensor{}
 	for _, t := range ts {
 		m[t.Name] = t
 	}
@@ -132,7 +132,7 @@ func (b *brokenStore) Put(ctx context.Context, key string, r io.Reader, cond blo
 // TestCrashesLeaveNoHalfCheckpoint stops a Save and a Publish after each of
 // their puts: until the last one nothing is there, and a retry completes it.
 func TestCrashesLeaveNoHalfCheckpoint(t *testing.T) {
-	policy := checkpoint.Policy{Model: model(), Weights: randomTensors(1), Tokenizer: []byte("{}")}
+	policy := checkpoint.Policy{Model: network(), Weights: randomTensors(1), Tokenizer: []byte("{}")}
 	for puts := range 5 {
 		s := &brokenStore{Store: memblob.New(), n: puts}
 		if _, err := checkpoint.Save(t.Context(), s, "runs/r/ckpt", 1, state(1)); !errors.Is(err, errBroken) {
@@ -241,7 +241,7 @@ func TestPruneDeletesNothingWhenTheNewestIsBroken(t *testing.T) {
 
 func TestPublishedFolderIsHuggingFaces(t *testing.T) {
 	s := memblob.New()
-	want := checkpoint.Policy{Model: model(), Weights: randomTensors(5), Tokenizer: []byte(`{"version":"1.0"}`)}
+	want := checkpoint.Policy{Model: network(), Weights: randomTensors(5), Tokenizer: []byte(`{"version":"1.0"}`)}
 	ref, err := publish(t.Context(), s, "policies/v000001", want)
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestPublishedFolderIsHuggingFaces(t *testing.T) {
 
 func TestPolicyTakesTheChatTemplateAlong(t *testing.T) {
 	s := memblob.New()
-	want := checkpoint.Policy{Model: model(), Weights: randomTensors(5), Tokenizer: []byte("{}"),
+	want := checkpoint.Policy{Model: network(), Weights: randomTensors(5), Tokenizer: []byte("{}"),
 		Files: map[string][]byte{"chat_template.jinja": []byte("{{ messages }}"), "tokenizer_config.json": []byte(`{"eos_token": "x"}`)}}
 	ref, err := publish(t.Context(), s, "p", want)
 	if err != nil {
@@ -297,7 +297,7 @@ func TestPolicyTakesTheChatTemplateAlong(t *testing.T) {
 
 func TestPublishIsIdempotentAndNeverReplaces(t *testing.T) {
 	s := memblob.New()
-	p := checkpoint.Policy{Model: model(), Weights: randomTensors(5)}
+	p := checkpoint.Policy{Model: network(), Weights: randomTensors(5)}
 	ref, err := publish(t.Context(), s, "p", p)
 	if err != nil {
 		t.Fatal(err)
@@ -334,21 +334,21 @@ func (w watchedStore) Put(ctx context.Context, key string, r io.Reader, cond blo
 // TestPublishHoldsOneTensor: a policy is encoded while the store reads it, and a
 // source that fails leaves no manifest.
 func TestPublishHoldsOneTensor(t *testing.T) {
-	specs := model().Tensors()
-	weights := make([]qwen3.Tensor, len(specs))
+	specs := network().Tensors()
+	weights := make([]model.Tensor, len(specs))
 	for i, spec := range specs {
-		weights[i] = qwen3.Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
+		weights[i] = model.Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
 		weights[i].Data[0] = float32(i)
 	}
 	asked := 0
-	source := func(name string) (qwen3.Tensor, error) {
+	source := func(name string) (model.Tensor, error) {
 		asked++
 		for _, w := range weights {
 			if w.Name == name {
 				return w, nil
 			}
 		}
-		return qwen3.Tensor{}, errBroken
+		return model.Tensor{}, errBroken
 	}
 	streamed := memblob.New()
 	watched := watchedStore{Store: streamed, look: func() {
@@ -356,7 +356,7 @@ func TestPublishHoldsOneTensor(t *testing.T) {
 			t.Errorf("%d tensors were asked for before the first was read, want the %d for the hash and one", asked, len(specs))
 		}
 	}}
-	ref, err := checkpoint.PublishFrom(t.Context(), watched, "p", checkpoint.Policy{Model: model()}, source)
+	ref, err := checkpoint.PublishFrom(t.Context(), watched, "p", checkpoint.Policy{Model: network()}, source)
 	if err != nil || asked != 2*len(specs) {
 		t.Errorf("error %v; %d tensors asked for, want %d", err, asked, 2*len(specs))
 	}
@@ -365,17 +365,17 @@ func TestPublishHoldsOneTensor(t *testing.T) {
 		t.Errorf("error %v, want (-) got (+):\n%s", err, diff)
 	}
 	weights = weights[1:]
-	if _, err := checkpoint.PublishFrom(t.Context(), memblob.New(), "p", checkpoint.Policy{Model: model()}, source); !errors.Is(err, errBroken) {
+	if _, err := checkpoint.PublishFrom(t.Context(), memblob.New(), "p", checkpoint.Policy{Model: network()}, source); !errors.Is(err, errBroken) {
 		t.Errorf("error %v, want that of the source", err)
 	}
-	weights = append(weights, qwen3.Tensor{Name: specs[0].Name, Shape: specs[0].Shape, Data: make([]float32, 1)})
-	if _, err := checkpoint.PublishFrom(t.Context(), memblob.New(), "p", checkpoint.Policy{Model: model()}, source); err == nil || !strings.Contains(err.Error(), specs[0].Name) {
+	weights = append(weights, model.Tensor{Name: specs[0].Name, Shape: specs[0].Shape, Data: make([]float32, 1)})
+	if _, err := checkpoint.PublishFrom(t.Context(), memblob.New(), "p", checkpoint.Policy{Model: network()}, source); err == nil || !strings.Contains(err.Error(), specs[0].Name) {
 		t.Errorf("a tensor of another size: error %v", err)
 	}
 	changed := memblob.New()
 	weights[len(weights)-1].Data = make([]float32, specs[0].Size())
 	asked = 0
-	_, err = checkpoint.PublishFrom(t.Context(), changed, "p", checkpoint.Policy{Model: model()}, func(name string) (qwen3.Tensor, error) {
+	_, err = checkpoint.PublishFrom(t.Context(), changed, "p", checkpoint.Policy{Model: network()}, func(name string) (model.Tensor, error) {
 		x, err := source(name)
 		if asked == 2*len(specs) {
 			x.Data = slices.Repeat([]float32{7}, len(x.Data))
@@ -387,58 +387,6 @@ func TestPublishHoldsOneTensor(t *testing.T) {
 	}
 	if _, err := changed.Stat(t.Context(), "p/policy.json"); !errors.Is(err, blob.ErrNotExist) {
 		t.Errorf("weights that change on the way have a manifest: %v", err)
-	}
-}
-
-// TestFormat1Loads: a checkpoint with its shards beside the manifest, and nothing
-// about its run, is listed, loaded and fits; saving the same state changes nothing.
-func TestFormat1Loads(t *testing.T) {
-	s := memblob.New()
-	want := state(1)
-	var m map[string]any
-	if err := blob.ReadJSON(t.Context(), s, save(t, s, 12, want).Key, &m); err != nil {
-		t.Fatal(err)
-	}
-	shards := m["shards"].(map[string]any)
-	for _, kind := range shards {
-		for _, shard := range kind.([]any) {
-			ref := shard.(map[string]any)
-			data, err := blob.ReadKey(t.Context(), s, ref["key"].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
-			key := "runs/old/ckpt/shards/" + ref["sha256"].(string) + ".safetensors"
-			if _, err := blob.PutBytes(t.Context(), s, key, data, blob.Always); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Delete(t.Context(), ref["key"].(string)); err != nil {
-				t.Fatal(err)
-			}
-			ref["key"] = key
-		}
-	}
-	old := map[string]any{"format": 1, "step": 12, "counters": m["counters"], "model": m["model"], "shards": shards}
-	ref, err := blob.PutJSON(t.Context(), s, "runs/old/ckpt/step-000012/manifest.json", old, blob.Always)
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries, err := checkpoint.List(t.Context(), s, "runs/old/ckpt")
-	if err != nil || len(entries) != 1 || entries[0].Ref != ref {
-		t.Fatalf("listed %+v (%v), want %+v", entries, err, ref)
-	}
-	step, got, err := checkpoint.Load(t.Context(), s, ref)
-	if err != nil || step != 12 {
-		t.Fatalf("step %d, error %v", step, err)
-	}
-	if diff := cmp.Diff(want, got, byName); diff != "" {
-		t.Errorf("want (-) got (+):\n%s", diff)
-	}
-	d, err := checkpoint.Describe(t.Context(), s, ref)
-	if err != nil || d.Format != 1 || d.Fits(checkpoint.About{Run: "any"}, model()) != nil {
-		t.Errorf("described as %+v (%v), want one that fits", d, err)
-	}
-	if again, err := checkpoint.Save(t.Context(), s, "runs/old/ckpt", 12, want); err != nil || again != ref {
-		t.Errorf("saving again gave %+v (%v), want %+v", again, err, ref)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"temper/trainer/cpu/kernels"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
@@ -20,21 +20,21 @@ type Network struct{}
 type Pass struct{}
 
 // Check says why a network cannot be decoded here with a choice of kernels.
-func Check(qwen3.Config, kernels.Choice) error { return errNone }
+func Check(model.Config, kernels.Choice) error { return errNone }
 
 // NewNetwork returns an error.
-func NewNetwork(qwen3.Config, kernels.Choice, Layout, tensor.Lookup) (*Network, error) {
+func NewNetwork(model.Config, kernels.Choice, Layout, tensor.Lookup) (*Network, error) {
 	return nil, errNone
 }
 
 // LayoutOf has no meaning in this binary.
-func LayoutOf(qwen3.Config) Layout { return Packed }
+func LayoutOf(model.Config) Layout { return Packed }
 
 // InPlace is false: there is no network.
 func (*Network) InPlace() bool { return false }
 
 // NewPass is not called in this binary: Check has refused.
-func NewPass(qwen3.Config, int, int) *Pass { return &Pass{} }
+func NewPass(model.Config, int, int) *Pass { return &Pass{} }
 
 // Use does nothing.
 func (*Pass) Use(*Network) {}

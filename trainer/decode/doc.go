@@ -1,4 +1,4 @@
-// Package decode is the pass of a decoding Qwen3 on a CPU with AVX-512 or AVX2, in one call.
+// Package decode is the pass of a decoding network on a CPU with AVX-512 or AVX2, in one call.
 //
 // qwen3.DecodeStep describes the same pass as a graph of some hundred operations for any
 // backend. With few tokens, what the CPU backend does between operations costs more than

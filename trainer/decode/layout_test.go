@@ -9,7 +9,7 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/decode"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
@@ -25,12 +25,12 @@ func TestLayoutsHaveTheSameBits(t *testing.T) {
 // sameBits compares the layouts under one choice of kernels.
 func sameBits(t *testing.T, choice kernels.Choice) {
 	for _, tied := range []bool{true, false} {
-		cfg := qwen3.Config{VocabSize: 205, HiddenSize: 208, IntermediateSize: 400, NumHiddenLayers: 2, NumAttentionHeads: 3, NumKeyValueHeads: 1,
+		cfg := model.Config{VocabSize: 205, HiddenSize: 208, IntermediateSize: 400, NumHiddenLayers: 2, NumAttentionHeads: 3, NumKeyValueHeads: 1,
 			HeadDim: 48, MaxPositionEmbeddings: 64, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.1, TieWordEmbeddings: tied}
 		if err := decode.Check(cfg, choice); err != nil {
 			t.Skip(err)
 		}
-		weights, err := qwen3.InitialTensors(cfg, 3)
+		weights, err := model.InitialTensors(cfg, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func sameBits(t *testing.T, choice kernels.Choice) {
 }
 
 // logits are the scores after 1, 7 and 12 tokens of one sequence.
-func logits(t *testing.T, cfg qwen3.Config, choice kernels.Choice, layout decode.Layout, find tensor.Lookup) []float32 {
+func logits(t *testing.T, cfg model.Config, choice kernels.Choice, layout decode.Layout, find tensor.Lookup) []float32 {
 	t.Helper()
 	net, err := decode.NewNetwork(cfg, choice, layout, find)
 	if err != nil {

@@ -5,35 +5,35 @@ package decode
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"temper/trainer/cpu/kernels"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
 // Network holds weights for the products: packed, or where they lie. It is never changed,
 // so several passes share it.
 type Network struct {
-	vectors *arithmetic
-	cfg     qwen3.Config
-	panel   int
-	place   bool
-	embed   tensor.Stored // [vocabulary, D]
-	layers  []layer
-	norm    []float32
-	head    matrix
+	arithmetic *arithmetic
+	cfg        model.Config
+	panel      int
+	place      bool
+	embed      tensor.Stored // [vocabulary, D]
+	layers     []model.Layer
+	vectors    map[string][]float32 // norms, by name
+	products   map[string]product   // by the name of the first of the weights that lie side by side
+	head       matrix
 }
 
-// layer holds the weights of one layer.
-type layer struct {
-	attnNorm, qNorm, kNorm, mlpNorm []float32
-	qkv, o, gateUp, down            matrix
+// product is a matrix with its bias, which may be nil.
+type product struct {
+	matrix
+	bias []float32
 }
 
 // Check says why a network cannot be decoded here with a choice of kernels.
-func Check(cfg qwen3.Config, c kernels.Choice) error {
+func Check(cfg model.Config, c kernels.Choice) error {
 	_, err := arithmeticOf(c)
 	errs := []error{err}
 	for _, f := range []struct {
@@ -53,7 +53,7 @@ func Check(cfg qwen3.Config, c kernels.Choice) error {
 const packedBytes = 256 << 20
 
 // LayoutOf is the layout for a network.
-func LayoutOf(cfg qwen3.Config) Layout {
+func LayoutOf(cfg model.Config) Layout {
 	if 4*cfg.NumParameters() > packedBytes {
 		return InPlace
 	}
@@ -62,7 +62,7 @@ func LayoutOf(cfg qwen3.Config) Layout {
 
 // NewNetwork makes a network of weights, of which it reports all that are missing or have
 // another shape.
-func NewNetwork(cfg qwen3.Config, c kernels.Choice, layout Layout, lookup tensor.Lookup) (*Network, error) {
+func NewNetwork(cfg model.Config, c kernels.Choice, layout Layout, lookup tensor.Lookup) (*Network, error) {
 	if err := errors.Join(Check(cfg, c), cfg.CheckStored(lookup)); err != nil {
 		return nil, err
 	}
@@ -70,55 +70,48 @@ func NewNetwork(cfg qwen3.Config, c kernels.Choice, layout Layout, lookup tensor
 	if err != nil {
 		return nil, err
 	}
+	n := &Network{
+		arithmetic: vectors, cfg: cfg, panel: kernels.Describe(c).PanelDepth, place: layout == InPlace,
+		layers: cfg.Layers(), vectors: map[string][]float32{}, products: map[string]product{},
+	}
+	n.read(lookup)
+	return n, nil
+}
+
+// read takes the weights, all of which lookup finds.
+func (n *Network) read(lookup tensor.Lookup) {
 	find := func(name string) tensor.Stored {
-		t, _ := lookup(name) // checked above
+		t, _ := lookup(name)
 		return t
 	}
-	vector := func(name string) []float32 { return slices.Clone(find(name).Values()) }
-	inPlace := layout == InPlace
-	n := &Network{vectors: vectors, cfg: cfg, panel: kernels.Describe(c).PanelDepth, place: inPlace, embed: find("model.embed_tokens.weight"), norm: vector("model.norm.weight")}
-	d := cfg.HiddenSize
-	for i := range cfg.NumHiddenLayers {
-		name := func(part string) string { return fmt.Sprintf("model.layers.%d.%s.weight", i, part) }
-		of := func(depth, columns int, parts ...string) matrix {
-			var stored []tensor.Stored
-			for _, p := range parts {
-				stored = append(stored, find(name(p)))
+	for _, l := range n.layers {
+		for _, name := range []string{l.AttnNorm, l.QNorm, l.KNorm, l.MLPNorm} {
+			if name != "" {
+				n.vectors[name] = slices.Clone(find(name).Values())
 			}
-			return newMatrix(vectors, depth, columns, inPlace, stored...)
 		}
-		n.layers = append(n.layers, layer{
-			attnNorm: vector(name("input_layernorm")), qNorm: vector(name("self_attn.q_norm")), kNorm: vector(name("self_attn.k_norm")),
-			mlpNorm: vector(name("post_attention_layernorm")),
-			qkv:     of(d, (cfg.NumAttentionHeads+2*cfg.NumKeyValueHeads)*cfg.HeadDim, "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-			o:       of(cfg.NumAttentionHeads*cfg.HeadDim, d, "self_attn.o_proj"),
-			gateUp:  of(d, 2*cfg.IntermediateSize, "mlp.gate_proj", "mlp.up_proj"),
-			down:    of(cfg.IntermediateSize, d, "mlp.down_proj"),
-		})
+		for _, sideBySide := range [][]model.Linear{{l.Q, l.K, l.V}, {l.O}, {l.Gate, l.Up}, {l.Down}} {
+			var stored []tensor.Stored
+			var bias []float32
+			columns := 0
+			for _, linear := range sideBySide {
+				stored = append(stored, find(linear.Weight))
+				if columns += linear.Out; linear.Bias != "" {
+					bias = append(bias, find(linear.Bias).Values()...)
+				}
+			}
+			first := sideBySide[0]
+			n.products[first.Weight] = product{newMatrix(n.arithmetic, first.In, columns, n.place, stored...), bias}
+		}
 	}
-	head := n.embed
-	if !cfg.TieWordEmbeddings {
-		head = find("lm_head.weight")
-	}
-	n.head = newMatrix(vectors, d, cfg.PaddedVocab(), inPlace, head)
-	if !inPlace {
+	n.vectors[model.NameNorm] = slices.Clone(find(model.NameNorm).Values())
+	n.embed = find(model.NameEmbed)
+	n.head = newMatrix(n.arithmetic, n.cfg.HiddenSize, n.cfg.PaddedVocab(), n.place, find(n.cfg.HeadName()))
+	if !n.place {
 		n.embed = tensor.Stored{Name: n.embed.Name, Shape: n.embed.Shape, Float32: slices.Clone(n.embed.Values())}
 	}
-	return n, nil
 }
 
 // InPlace reports whether the network reads the weights where they lie. They must then stay
 // as they are while a pass uses it.
 func (n *Network) InPlace() bool { return n.place }
-
-// rope are the cosines and sines of positions: [length, E/2] each.
-func rope(cfg qwen3.Config, length int) (cos, sin []float32) {
-	half := cfg.HeadDim / 2
-	for p := range length {
-		for i := range half {
-			angle := float64(p) * math.Pow(cfg.RopeTheta, -float64(2*i)/float64(cfg.HeadDim))
-			cos, sin = append(cos, float32(math.Cos(angle))), append(sin, float32(math.Sin(angle)))
-		}
-	}
-	return cos, sin
-}

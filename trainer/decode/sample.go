@@ -4,6 +4,8 @@ package decode
 
 import (
 	"math"
+
+	"temper/trainer/model"
 )
 
 // farBelow is the score of a column beyond the vocabulary.
@@ -14,7 +16,7 @@ func (p *Pass) answer(tokens []Token) {
 	d, n := p.cfg.HiddenSize, 0
 	for i := range tokens {
 		if tokens[i].Sample {
-			p.norm(p.h[n*d:(n+1)*d], p.x[i*d:(i+1)*d], p.net.norm)
+			p.norm(p.h[n*d:(n+1)*d], p.x[i*d:(i+1)*d], p.net.vectors[model.NameNorm])
 			n++
 		}
 	}
@@ -43,8 +45,8 @@ func (p *Pass) sample(t *Token, logits []float32) {
 		}
 	}
 	weights := p.weightsOf(logits)
-	p.net.vectors.soften(logits, weights, t.Scale)
-	all := p.net.vectors.sum(weights[:p.cfg.VocabSize])
+	p.net.arithmetic.soften(logits, weights, t.Scale)
+	all := p.net.arithmetic.sum(weights[:p.cfg.VocabSize])
 	t.Next = likeliest
 	if !(t.Greedy > 0) {
 		t.Next = p.draw(weights, t.Uniform)
@@ -72,5 +74,5 @@ func (p *Pass) draw(weights []float32, uniform float32) int32 {
 		running += w
 		weights[i] = running
 	}
-	return p.net.vectors.countUpTo(weights, running*uniform)
+	return p.net.arithmetic.countUpTo(weights, running*uniform)
 }

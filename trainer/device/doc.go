@@ -5,14 +5,13 @@
 //	go                         the pure Go backend: every build has it
 //	xla:cuda xla:rocm xla:cpu  XLA, through a PJRT plugin found by its name
 //	xla:/abs/plugin.so         XLA, through that plugin
-//	onnx:/abs/libonnxruntime.so.1
 //
 // Options of a backend follow after commas, as in "xla:cuda,memory_fraction=0.9"
 // or "go:parallelism=4".
 //
-// XLA and ONNX Runtime are reached through cgo and a shared library, so they are
-// compiled in by the build tags xla and onnx; without them the binary is pure Go
-// and builds with CGO_ENABLED=0. No library is ever downloaded.
+// XLA is reached through cgo and a shared library, so the build tag xla compiles it
+// in; without it the binary is pure Go and builds with CGO_ENABLED=0. No library is
+// ever downloaded.
 //
 // Invariant: Open either returns a backend with at least one device or an error
 // of one line that says what is missing and where it was looked for.

@@ -29,7 +29,7 @@ func TestHelpersOfTheGoBackend(t *testing.T) {
 }
 
 func TestThreads(t *testing.T) {
-	for name, want := range map[string]bool{"": true, "go": true, "go:ops_sequential": true, "xla:cuda": false, "onnx:/lib.so": false} {
+	for name, want := range map[string]bool{"": true, "go": true, "go:ops_sequential": true, "xla:cuda": false} {
 		if got := device.Threads(name); got != want {
 			t.Errorf("Threads(%q) = %v, want %v", name, got, want)
 		}

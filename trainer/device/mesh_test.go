@@ -28,7 +28,7 @@ func TestParseMesh(t *testing.T) {
 
 func TestMeshesNeedXLA(t *testing.T) {
 	two := device.Mesh{Data: 2, Model: 1, FSDP: true}
-	for _, backend := range []string{"", "go", "go:parallelism=4", "onnx:/lib.so"} {
+	for _, backend := range []string{"", "go", "go:parallelism=4"} {
 		if err := device.CheckMesh(backend, two); err == nil || !strings.Contains(err.Error(), "drives one device; want an XLA backend") {
 			t.Errorf("%q: error %v", backend, err)
 		}

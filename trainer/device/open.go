@@ -34,10 +34,12 @@ const DefaultName = "go"
 
 // Families of backends.
 const (
-	familyGo   = "go"
-	familyXLA  = "xla"
-	familyONNX = "onnx"
+	familyGo  = "go"
+	familyXLA = "xla"
 )
+
+// formsXLA lists the forms of the names of XLA backends.
+const formsXLA = "xla:cuda, xla:rocm, xla:cpu, xla:/path/of/plugin.so"
 
 // Open starts the backend with the given name; see the package's documentation for the forms.
 // The empty name is DefaultName. The caller finalizes the backend.
@@ -114,15 +116,15 @@ func resolve(name string) (string, error) {
 	switch family {
 	case familyGo:
 		return name, nil
-	case familyXLA, familyONNX:
+	case familyXLA:
 		library, options, _ := strings.Cut(rest, ",")
 		if library == "" {
-			return "", fmt.Errorf("%w: %s needs a library after the colon: %s", ErrName, family, forms(family))
+			return "", fmt.Errorf("%w: xla needs a library after the colon: %s", ErrName, formsXLA)
 		}
-		if !compiled(family) {
-			return "", fmt.Errorf("%w: build it with ./task build:%s (go build -tags %[2]s, needs a C compiler)", ErrNotBuilt, family)
+		if !withXLA {
+			return "", fmt.Errorf("%w: build it with ./task build:xla (go build -tags xla, needs a C compiler)", ErrNotBuilt)
 		}
-		path, err := libraryPath(family, library)
+		path, err := libraryPath(library)
 		if err != nil {
 			return "", err
 		}
@@ -132,35 +134,15 @@ func resolve(name string) (string, error) {
 		return family + ":" + path, nil
 	}
 	if colon {
-		return "", fmt.Errorf("%w family %q: want go, xla or onnx", ErrName, family)
+		return "", fmt.Errorf("%w family %q: want go or xla", ErrName, family)
 	}
-	return "", fmt.Errorf("%w: want go, %s or %s", ErrName, forms(familyXLA), forms(familyONNX))
+	return "", fmt.Errorf("%w: want go, %s", ErrName, formsXLA)
 }
 
-// forms lists the forms of a family's names.
-func forms(family string) string {
-	if family == familyONNX {
-		return "onnx:/path/of/libonnxruntime.so"
-	}
-	return "xla:cuda, xla:rocm, xla:cpu, xla:/path/of/plugin.so"
-}
-
-// compiled reports whether the family is in this binary.
-func compiled(family string) bool {
-	switch family {
-	case familyXLA:
-		return withXLA
-	case familyONNX:
-		return withONNX
-	}
-	return family == familyGo
-}
-
-// libraryPath returns the path of the shared library, given an absolute path or, for XLA, the
-// name of a plugin.
-func libraryPath(family, library string) (string, error) {
+// libraryPath finds the shared library, given an absolute path or the name of a plugin.
+func libraryPath(library string) (string, error) {
 	if !filepath.IsAbs(library) {
-		if family == familyONNX || strings.ContainsRune(library, filepath.Separator) {
+		if strings.ContainsRune(library, filepath.Separator) {
 			return "", fmt.Errorf("%w: %s is not an absolute path", ErrName, library)
 		}
 		return plugin.Find(library)

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/distributed"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Axes of a Mesh, as sharding specs name them.
@@ -137,7 +137,7 @@ func TokenSharding(rank int) Sharding {
 // Shardings returns the sharding of each weight, in the order of cfg.Tensors. Gradients and
 // moments have the shardings of their weights. The error names every dimension that is not a
 // multiple of its mesh axis.
-func Shardings(cfg qwen3.Config, m Mesh) ([]Sharding, error) {
+func Shardings(cfg model.Config, m Mesh) ([]Sharding, error) {
 	if err := m.check(cfg); err != nil {
 		return nil, err
 	}
@@ -150,13 +150,13 @@ func Shardings(cfg qwen3.Config, m Mesh) ([]Sharding, error) {
 }
 
 // sharding of one weight. Matrices are stored [out, in].
-func (m Mesh) sharding(t qwen3.TensorSpec) Sharding {
+func (m Mesh) sharding(t model.TensorSpec) Sharding {
 	s := Sharding{Name: t.Name, Shape: t.Shape, Shard: slices.Clone(t.Shape), Axes: make([]string, len(t.Shape))}
-	if len(t.Shape) < 2 || strings.Contains(t.Name, ".lora_") {
-		return s // a norm or an adapter is smaller than the message that gathers it
+	if t.Split == model.SplitNone {
+		return s // a vector or an adapter is smaller than the message that would gather it
 	}
 	column, row := 0, 1 // the tensor axis over model, and the one over data
-	if intoResidual(t.Name) {
+	if t.Split == model.SplitIn {
 		column, row = 1, 0
 	}
 	s.Axes[column] = AxisModel
@@ -172,7 +172,7 @@ func (m Mesh) sharding(t qwen3.TensorSpec) Sharding {
 // maps the name of a weight to its variable, so weights, first moments and second moments take
 // one call each. A missing variable is an error. All specs of a program need the same mesh
 // object, which GoMLX compares by its address.
-func Place(store *model.Store, shardings []Sharding, mesh *distributed.DeviceMesh, path func(name string) string) error {
+func Place(store *ml.Store, shardings []Sharding, mesh *distributed.DeviceMesh, path func(name string) string) error {
 	for _, s := range shardings {
 		v := store.GetVariable(path(s.Name))
 		if v == nil {
@@ -215,7 +215,7 @@ func Everywhere(dims []int) Sharding {
 }
 
 // check reports every dimension of the model that is not a multiple of its mesh axis.
-func (m Mesh) check(cfg qwen3.Config) error {
+func (m Mesh) check(cfg model.Config) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
@@ -236,10 +236,4 @@ func (m Mesh) check(cfg qwen3.Config) error {
 		divides("hidden_size", cfg.HiddenSize, AxisData, m.Data)
 	}
 	return errors.Join(errs...)
-}
-
-// intoResidual reports whether a weight projects into the residual stream. The model axis then
-// divides its input instead of its output.
-func intoResidual(name string) bool {
-	return strings.HasSuffix(name, ".self_attn.o_proj.weight") || strings.HasSuffix(name, ".mlp.down_proj.weight")
 }

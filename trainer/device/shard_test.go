@@ -9,17 +9,17 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/core/tensors/dtensor"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // small has dimensions that are all different, so that a swapped axis shows.
-func small() qwen3.Config {
-	return qwen3.Config{
+func small() model.Config {
+	return model.Config{
 		VocabSize: 48, HiddenSize: 16, IntermediateSize: 24, NumHiddenLayers: 2, NumAttentionHeads: 8, NumKeyValueHeads: 4,
 		HeadDim: 4, MaxPositionEmbeddings: 64, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.02,
 	}
@@ -122,8 +122,8 @@ func TestShardsMakeTheTensor(t *testing.T) {
 }
 
 func TestPlace(t *testing.T) {
-	store, cfg, m := model.NewStore(), small(), device.Mesh{Data: 2, Model: 4, FSDP: true}
-	if err := qwen3.Init(store, cfg, 1); err != nil {
+	store, cfg, m := ml.NewStore(), small(), device.Mesh{Data: 2, Model: 4, FSDP: true}
+	if err := model.Init(nil, store, cfg, 1); err != nil {
 		t.Fatal(err)
 	}
 	all, err := device.Shardings(cfg, m)
@@ -134,11 +134,11 @@ func TestPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := device.Place(store, all, mesh, qwen3.VariablePath); err != nil {
+	if err := device.Place(store, all, mesh, model.VariablePath); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range all {
-		v := store.GetVariable(qwen3.VariablePath(s.Name))
+		v := store.GetVariable(model.VariablePath(s.Name))
 		if got := v.ShardingSpec().ShardShape(v.Shape()).Dimensions; !slices.Equal(got, s.Shard) {
 			t.Errorf("%s: the variable is dealt in %v, want %v", s.Name, got, s.Shard)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	backends "temper/trainer/device"
 	"temper/trainer/ondevice"
 )
@@ -165,7 +165,7 @@ func (s aheadStep) decode() error {
 }
 
 // sampledOnHost reports whether a request needs logits.
-func sampledOnHost(req policy.Request) bool { return req.Sampler != nil || req.TopLogprobs > 0 }
+func sampledOnHost(req inference.Request) bool { return req.Sampler != nil || req.TopLogprobs > 0 }
 
 // decodeBatch continues sequences by one call, and gives the jobs their tokens.
 func (s aheadStep) decodeBatch(batch []*sequence, decode func([]ondevice.Slot) ([]ondevice.Tokens, error)) error {

@@ -15,12 +15,12 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/xla/xlatest"
 )
 
@@ -31,7 +31,7 @@ const (
 )
 
 // xlaModel is small, and its distributions are far from uniform.
-func xlaModel() qwen3.Config {
+func xlaModel() model.Config {
 	m := demo(64, 2, 96)
 	m.VocabSize, m.InitializerRange, m.MaxPositionEmbeddings = 203, 0.3, 160 // no whole number of the sampler's blocks
 	return m
@@ -57,7 +57,7 @@ func TestXLAEngine(t *testing.T) {
 	t.Run("load", func(t *testing.T) {
 		load(t, e, cfg.Model, 2)
 		load(t, want, cfg.Model, 2)
-		req := policy.Request{Tokens: prompt(4, 8), MaxTokens: 30, Temperature: 1, Seed: 8, Version: 2}
+		req := inference.Request{Tokens: prompt(4, 8), MaxTokens: 30, Temperature: 1, Seed: 8, Version: 2}
 		near(t, cfg.Model, 2, req, generate(t, e, req), generate(t, want, req))
 	})
 	st := e.Stats()
@@ -69,7 +69,7 @@ func TestXLAEngine(t *testing.T) {
 
 // near holds a generation of the plugin against that of the backend go. Tokens are equal up to the
 // first draw that falls on a border, which is checked with the trainer's forward pass.
-func near(t *testing.T, cfg qwen3.Config, version uint64, req policy.Request, got, want policy.Generation) {
+func near(t *testing.T, cfg model.Config, version uint64, req inference.Request, got, want inference.Generation) {
 	t.Helper()
 	for i := range min(len(got.Tokens), len(want.Tokens)) {
 		if got.Tokens[i] != want.Tokens[i] {
@@ -91,7 +91,7 @@ func near(t *testing.T, cfg qwen3.Config, version uint64, req policy.Request, go
 // border is how far the draw after a context is from the border between two tokens, as a part of the
 // distribution; for greedy requests, how far their probabilities are apart. Tokens that are not
 // neighbours have no common border unless nothing lies between them.
-func border(t *testing.T, cfg qwen3.Config, version uint64, context []int32, req policy.Request, a, b int32) float64 {
+func border(t *testing.T, cfg model.Config, version uint64, context []int32, req inference.Request, a, b int32) float64 {
 	t.Helper()
 	p := distribution(t, cfg, version, context, req.Temperature)
 	if req.Temperature == 0 {
@@ -110,18 +110,18 @@ func border(t *testing.T, cfg qwen3.Config, version uint64, context []int32, req
 }
 
 // distribution is that of the token after a context, from the trainer's forward pass.
-func distribution(t *testing.T, cfg qwen3.Config, version uint64, context []int32, temperature float32) []float64 {
+func distribution(t *testing.T, cfg model.Config, version uint64, context []int32, temperature float32) []float64 {
 	t.Helper()
 	backend, err := compute.NewWithConfig("go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := model.NewStore()
-	if err := qwen3.Init(store, cfg, version); err != nil {
+	store := ml.NewStore()
+	if err := model.Init(nil, store, cfg, version); err != nil {
 		t.Fatal(err)
 	}
-	exec, err := model.NewExec(backend, store, func(s *model.Scope, in *graph.Node) *graph.Node {
-		logits := qwen3.Logits(s, cfg, qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: in}, qwen3.Options{}))
+	exec, err := ml.NewExec(backend, store, func(s *ml.Scope, in *graph.Node) *graph.Node {
+		logits := model.Logits(s, cfg, model.Forward(s, cfg, model.Inputs{Tokens: in}, model.Options{}))
 		return graph.SliceAxis(logits, 1, graph.AxisElem(-1))
 	})
 	if err != nil {
@@ -147,10 +147,10 @@ func distribution(t *testing.T, cfg qwen3.Config, version uint64, context []int3
 }
 
 // xlaRequests differ in everything that decides about tokens.
-func xlaRequests() []policy.Request {
-	var out []policy.Request
+func xlaRequests() []inference.Request {
+	var out []inference.Request
 	for i := range 14 {
-		out = append(out, policy.Request{
+		out = append(out, inference.Request{
 			Tokens: prompt(i, 1+(7*i)%40), MaxTokens: 1 + (11*i)%60, Temperature: []float32{1, 0.7, 0, 1.5}[i%4], Seed: uint64(i) << 33, Version: 1,
 		})
 	}
@@ -161,9 +161,9 @@ func xlaRequests() []policy.Request {
 }
 
 // all answers requests at once: there are more of them than slots.
-func all(t *testing.T, e *engine.Engine, reqs []policy.Request) []policy.Generation {
+func all(t *testing.T, e *engine.Engine, reqs []inference.Request) []inference.Generation {
 	t.Helper()
-	out := make([]policy.Generation, len(reqs))
+	out := make([]inference.Generation, len(reqs))
 	var wg sync.WaitGroup
 	for i, req := range reqs {
 		wg.Go(func() {
@@ -194,9 +194,9 @@ func sameTokens(t *testing.T, e, want *engine.Engine) {
 
 // sameSampled: what is sampled on the host from the device's logits.
 func sameSampled(t *testing.T, e, want *engine.Engine) {
-	reqs := []policy.Request{
-		{Tokens: prompt(1, 9), MaxTokens: 6, Temperature: 1, Seed: 1, Version: 1, Sampler: &policy.Sampler{TopK: 5, KeepIDs: true}},
-		{Tokens: prompt(2, 20), MaxTokens: 6, Temperature: 1, Seed: 2, Version: 1, Sampler: &policy.Sampler{TopP: 0.8, MinP: 0.01}},
+	reqs := []inference.Request{
+		{Tokens: prompt(1, 9), MaxTokens: 6, Temperature: 1, Seed: 1, Version: 1, Sampler: &inference.Sampler{TopK: 5, KeepIDs: true}},
+		{Tokens: prompt(2, 20), MaxTokens: 6, Temperature: 1, Seed: 2, Version: 1, Sampler: &inference.Sampler{TopP: 0.8, MinP: 0.01}},
 		{Tokens: prompt(3, 20), MaxTokens: 6, Temperature: 1, Seed: 3, Version: 1, TopLogprobs: 3},
 	}
 	got, ref := all(t, e, reqs), all(t, want, reqs)
@@ -209,7 +209,7 @@ func sameSampled(t *testing.T, e, want *engine.Engine) {
 
 // sameInCompany: the company of a request, the size of the program and the row in it change no token.
 func sameInCompany(t *testing.T, e *engine.Engine) {
-	req := policy.Request{Tokens: prompt(77, 30), MaxTokens: 50, Temperature: 1, Seed: 4, Version: 1}
+	req := inference.Request{Tokens: prompt(77, 30), MaxTokens: 50, Temperature: 1, Seed: 4, Version: 1}
 	alone := generate(t, e, req)
 	bits := true
 	for others := range 4 {
@@ -228,7 +228,7 @@ func sameInCompany(t *testing.T, e *engine.Engine) {
 }
 
 // amidRunning is amid without greedy company of length one.
-func amidRunning(t *testing.T, e *engine.Engine, others int, req policy.Request) policy.Generation {
+func amidRunning(t *testing.T, e *engine.Engine, others int, req inference.Request) inference.Generation {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -237,7 +237,7 @@ func amidRunning(t *testing.T, e *engine.Engine, others int, req policy.Request)
 	before := e.Stats().Generated
 	for i := range others {
 		wg.Go(func() {
-			_, _ = e.Generate(ctx, policy.Request{Tokens: prompt(i+1, 3+20*i), MaxTokens: 60, Temperature: 1, Seed: uint64(i), Version: -1})
+			_, _ = e.Generate(ctx, inference.Request{Tokens: prompt(i+1, 3+20*i), MaxTokens: 60, Temperature: 1, Seed: uint64(i), Version: -1})
 		})
 	}
 	for e.Stats().Generated == before {
@@ -262,9 +262,9 @@ func sameTurns(t *testing.T, e, want *engine.Engine) {
 	}
 	wg.Wait()
 	before := e.Stats().Shared
-	var group []policy.Request
+	var group []inference.Request
 	for i := range 6 { // a group: one prompt for all
-		group = append(group, policy.Request{Tokens: prompt(55, 40), MaxTokens: 9, Temperature: 1, Seed: uint64(i), Version: 1})
+		group = append(group, inference.Request{Tokens: prompt(55, 40), MaxTokens: 9, Temperature: 1, Seed: uint64(i), Version: 1})
 	}
 	got, alone := all(t, e, group), all(t, want, group)
 	for i := range group {
@@ -286,9 +286,9 @@ func sameTurns(t *testing.T, e, want *engine.Engine) {
 // one up for a prefill.
 func fewTransfers(t *testing.T, e *engine.Engine) {
 	before := e.Stats()
-	var reqs []policy.Request
+	var reqs []inference.Request
 	for i := range 4 {
-		reqs = append(reqs, policy.Request{Tokens: prompt(300+i, 24), MaxTokens: 64, Temperature: 1, Seed: uint64(i), Version: 1})
+		reqs = append(reqs, inference.Request{Tokens: prompt(300+i, 24), MaxTokens: 64, Temperature: 1, Seed: uint64(i), Version: 1})
 	}
 	all(t, e, reqs)
 	st := e.Stats()
@@ -309,11 +309,11 @@ func fewTransfers(t *testing.T, e *engine.Engine) {
 
 // interrupt: a request that is cut answers with what it has, and its slot serves others.
 func interrupt(t *testing.T, e *engine.Engine) {
-	req := policy.Request{Tokens: prompt(9, 10), MaxTokens: 140, Temperature: 1, Seed: 6, Version: 1}
+	req := inference.Request{Tokens: prompt(9, 10), MaxTokens: 140, Temperature: 1, Seed: 6, Version: 1}
 	whole := generate(t, e, req)
 	ctx, cut := context.WithCancelCause(t.Context())
 	before := e.Stats().Generated
-	done := make(chan policy.Generation)
+	done := make(chan inference.Generation)
 	go func() {
 		gen, err := e.Generate(ctx, req)
 		if err != nil {
@@ -324,7 +324,7 @@ func interrupt(t *testing.T, e *engine.Engine) {
 	for e.Stats().Generated < before+8 {
 		time.Sleep(100 * time.Microsecond)
 	}
-	cut(policy.ErrCut)
+	cut(inference.ErrCut)
 	gen := <-done
 	if n := len(gen.Tokens); n < 8 || !slices.Equal(gen.Tokens, whole.Tokens[:n]) || (n < len(whole.Tokens) && gen.Finish != rl.FinishAbort) {
 		t.Errorf("after a cut: %v, %v; whole %v", gen.Tokens, gen.Finish, whole.Tokens)

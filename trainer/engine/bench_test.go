@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // demo is a network of about the size of the embedded demo's.
-func demo(hidden, layers, intermediate int) qwen3.Config {
-	return qwen3.Config{
+func demo(hidden, layers, intermediate int) model.Config {
+	return model.Config{
 		VocabSize: 400, HiddenSize: hidden, IntermediateSize: intermediate, NumHiddenLayers: layers,
 		NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 32, MaxPositionEmbeddings: 320,
 		RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
@@ -28,7 +28,7 @@ func demo(hidden, layers, intermediate int) qwen3.Config {
 func BenchmarkDecode(b *testing.B) {
 	for _, m := range []struct {
 		name  string
-		model qwen3.Config
+		model model.Config
 		slots int
 	}{
 		{"d128x4/slots=16", demo(128, 4, 384), 16},
@@ -43,7 +43,7 @@ func BenchmarkDecode(b *testing.B) {
 				var wg sync.WaitGroup
 				for i := range m.slots {
 					wg.Go(func() {
-						_, err := e.Generate(context.Background(), policy.Request{
+						_, err := e.Generate(context.Background(), inference.Request{
 							Tokens: prompt(i, 24), MaxTokens: 128, Temperature: 1, Seed: uint64(i), Version: -1,
 						})
 						if err != nil {
@@ -94,7 +94,7 @@ func rollout(tb testing.TB, e *engine.Engine, i int) {
 	defer e.Release(session)
 	context_ := prompt(i, 30)
 	for range 3 {
-		gen, err := e.Generate(context.Background(), policy.Request{
+		gen, err := e.Generate(context.Background(), inference.Request{
 			Tokens: context_, MaxTokens: 40, Temperature: 1, Seed: uint64(i), Version: -1, Session: session,
 		})
 		if err != nil {
@@ -119,9 +119,9 @@ func start(tb testing.TB, cfg engine.Config) *engine.Engine {
 }
 
 // load serves the start weights of a seed equal to the version.
-func load(tb testing.TB, e *engine.Engine, model qwen3.Config, version int64) {
+func load(tb testing.TB, e *engine.Engine, network model.Config, version int64) {
 	tb.Helper()
-	weights, err := qwen3.InitialTensors(model, uint64(version))
+	weights, err := model.InitialTensors(network, uint64(version))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -151,15 +151,15 @@ func cpuTime() time.Duration {
 
 // BenchmarkLongLimit generates short answers under a limit of 2,048 tokens.
 func BenchmarkLongLimit(b *testing.B) {
-	model := demo(128, 4, 384)
-	model.MaxPositionEmbeddings = 2048
-	e := start(b, engine.Config{Model: model, Slots: 64})
+	network := demo(128, 4, 384)
+	network.MaxPositionEmbeddings = 2048
+	e := start(b, engine.Config{Model: network, Slots: 64})
 	cpu, before := cpuTime(), e.Stats()
 	for b.Loop() {
 		var wg sync.WaitGroup
 		for i := range 64 {
 			wg.Go(func() {
-				req := policy.Request{Tokens: prompt(i, 24), MaxTokens: 40, Temperature: 1, Seed: uint64(i), Version: -1}
+				req := inference.Request{Tokens: prompt(i, 24), MaxTokens: 40, Temperature: 1, Seed: uint64(i), Version: -1}
 				if _, err := e.Generate(context.Background(), req); err != nil {
 					b.Error(err)
 				}

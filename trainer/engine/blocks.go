@@ -1,9 +1,9 @@
 package engine
 
-import "temper/trainer/qwen3"
+import "temper/trainer/model"
 
 // blockTokens is the number of tokens in a block.
-const blockTokens = qwen3.BlockTokens
+const blockTokens = model.BlockTokens
 
 // block holds the keys and values of up to blockTokens consecutive tokens of a context.
 type block struct {

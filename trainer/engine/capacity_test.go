@@ -12,14 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/trainer/engine"
 )
 
 // together generates several requests at once.
-func together(t *testing.T, e *engine.Engine, reqs []policy.Request) []policy.Generation {
+func together(t *testing.T, e *engine.Engine, reqs []inference.Request) []inference.Generation {
 	t.Helper()
-	gens := make([]policy.Generation, len(reqs))
+	gens := make([]inference.Generation, len(reqs))
 	var wg sync.WaitGroup
 	for i := range reqs {
 		wg.Go(func() {
@@ -39,9 +39,9 @@ func TestGroupPrefix(t *testing.T) {
 	model.MaxPositionEmbeddings = 1100
 	e := start(t, engine.Config{Model: model, Slots: 32, Capacity: 4096, Shards: 2})
 	const tokens, rollouts = 1000, 32
-	reqs := make([]policy.Request, rollouts)
+	reqs := make([]inference.Request, rollouts)
 	for i := range reqs {
-		reqs[i] = policy.Request{Tokens: prompt(1, tokens), MaxTokens: 20, Temperature: 1, Seed: uint64(i % 30), Version: 1, Session: fmt.Sprint(i)}
+		reqs[i] = inference.Request{Tokens: prompt(1, tokens), MaxTokens: 20, Temperature: 1, Seed: uint64(i % 30), Version: 1, Session: fmt.Sprint(i)}
 	}
 	gens := together(t, e, reqs[:rollouts/2]) // of two shards with 16 slots, one has them all
 	st := e.Stats()
@@ -75,9 +75,9 @@ func TestGroupPrefix(t *testing.T) {
 func TestPreemptionIsInvisible(t *testing.T) {
 	e := start(t, engine.Config{Model: tiny(), Slots: 8, Shards: 1, Capacity: 160})
 	roomy := start(t, engine.Config{Model: tiny(), Slots: 8, Shards: 1})
-	reqs := make([]policy.Request, 24)
+	reqs := make([]inference.Request, 24)
 	for i := range reqs {
-		reqs[i] = policy.Request{Tokens: prompt(i, 3+i%4), MaxTokens: 60 + i, Temperature: 1, Seed: uint64(i), Version: 1, Session: fmt.Sprint(i % 9)}
+		reqs[i] = inference.Request{Tokens: prompt(i, 3+i%4), MaxTokens: 60 + i, Temperature: 1, Seed: uint64(i), Version: 1, Session: fmt.Sprint(i % 9)}
 	}
 	if diff := cmp.Diff(together(t, roomy, reqs), together(t, e, reqs)); diff != "" {
 		t.Errorf("too few blocks change the generations (-want +got):\n%s", diff)
@@ -88,7 +88,7 @@ func TestPreemptionIsInvisible(t *testing.T) {
 	for i := range 9 {
 		e.Release(fmt.Sprint(i))
 	}
-	generate(t, e, policy.Request{Tokens: prompt(1, 4), MaxTokens: 1, Version: -1})
+	generate(t, e, inference.Request{Tokens: prompt(1, 4), MaxTokens: 1, Version: -1})
 	for e.Stats().Used > 0 { // the releases are on their way
 	}
 	status, err := e.Status(t.Context())
@@ -102,23 +102,23 @@ func TestCapacityIsALimit(t *testing.T) {
 	if got := e.MaxContext(); got != 64 {
 		t.Errorf("largest context %d, want that of a shard, 64", got)
 	}
-	_, err := e.Generate(t.Context(), policy.Request{Tokens: prompt(1, 40), MaxTokens: 25, Version: -1})
-	if !errors.Is(err, policy.ErrTooLarge) {
+	_, err := e.Generate(t.Context(), inference.Request{Tokens: prompt(1, 40), MaxTokens: 25, Version: -1})
+	if !errors.Is(err, inference.ErrTooLarge) {
 		t.Errorf("65 tokens: %v, want ErrTooLarge", err)
 	}
-	generate(t, e, policy.Request{Tokens: prompt(1, 40), MaxTokens: 24, Version: -1})
+	generate(t, e, inference.Request{Tokens: prompt(1, 40), MaxTokens: 24, Version: -1})
 }
 
 func TestSampler(t *testing.T) {
 	e := start(t, engine.Config{Model: tiny(), Slots: 8, Shards: 1})
-	plain := policy.Request{Tokens: prompt(1, 20), MaxTokens: 40, Temperature: 1, Seed: 5, Version: 1}
+	plain := inference.Request{Tokens: prompt(1, 20), MaxTokens: 40, Temperature: 1, Seed: 5, Version: 1}
 	alone := generate(t, e, plain)
 	if alone.Kept != nil {
 		t.Error("a request without a sampler has kept tokens")
 	}
 	nucleus := plain
-	nucleus.Sampler = &policy.Sampler{TopP: 0.5, KeepIDs: true}
-	gens := together(t, e, []policy.Request{nucleus, plain, nucleus})
+	nucleus.Sampler = &inference.Sampler{TopP: 0.5, KeepIDs: true}
+	gens := together(t, e, []inference.Request{nucleus, plain, nucleus})
 	bitEqual(t, "company with a sampler", gens[1], alone)
 	bitEqual(t, "the same seed", gens[2], gens[0])
 	got := gens[0]
@@ -140,13 +140,13 @@ func TestSampler(t *testing.T) {
 		t.Error("a nucleus of one half has every token everywhere")
 	}
 	all := plain
-	all.Sampler = &policy.Sampler{} // keeps everything: only rounding differs
+	all.Sampler = &inference.Sampler{} // keeps everything: only rounding differs
 	for i, lp := range generate(t, e, all).Logprobs {
 		if d := lp - alone.Logprobs[i]; d > 1e-5 || d < -1e-5 {
 			t.Errorf("log-probability %d is %v on the host, %v in the graph", i, lp, alone.Logprobs[i])
 		}
 	}
-	for _, s := range []policy.Sampler{{TopP: 1.5}, {MinP: -1}, {TopK: -1}} {
+	for _, s := range []inference.Sampler{{TopP: 1.5}, {MinP: -1}, {TopK: -1}} {
 		bad := plain
 		bad.Sampler = &s
 		if _, err := e.Generate(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "want 0") {
@@ -158,14 +158,14 @@ func TestSampler(t *testing.T) {
 // TestTopLogprobs: whoever asks for the likeliest tokens gets the bits of one who does not.
 func TestTopLogprobs(t *testing.T) {
 	e := start(t, engine.Config{Model: tiny(), Slots: 8, Shards: 1})
-	plain := policy.Request{Tokens: prompt(1, 20), MaxTokens: 30, Temperature: 1, Seed: 5, Version: 1}
+	plain := inference.Request{Tokens: prompt(1, 20), MaxTokens: 30, Temperature: 1, Seed: 5, Version: 1}
 	greedy := plain
 	greedy.Temperature = 0
-	for _, req := range []policy.Request{plain, greedy} {
+	for _, req := range []inference.Request{plain, greedy} {
 		alone := generate(t, e, req)
 		asked := req
 		asked.TopLogprobs = 5
-		got := together(t, e, []policy.Request{asked, req})[0]
+		got := together(t, e, []inference.Request{asked, req})[0]
 		bare := got
 		bare.Top = nil
 		bitEqual(t, "with the likeliest tokens", bare, alone)
@@ -189,7 +189,7 @@ func TestTopLogprobs(t *testing.T) {
 			}
 		}
 	}
-	for _, n := range []int{-1, policy.MaxTopLogprobs + 1} {
+	for _, n := range []int{-1, inference.MaxTopLogprobs + 1} {
 		bad := plain
 		bad.TopLogprobs = n
 		if _, err := e.Generate(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "want 0 to 20") {
@@ -202,11 +202,11 @@ func TestTopLogprobs(t *testing.T) {
 // room that it needs itself.
 func TestAContextThatFillsTheCache(t *testing.T) {
 	e := start(t, engine.Config{Model: tiny(), Slots: 2, Shards: 1, MaxContext: 64, Capacity: 64})
-	short := policy.Request{Tokens: prompt(1, 12), MaxTokens: 4, Version: -1}
+	short := inference.Request{Tokens: prompt(1, 12), MaxTokens: 4, Version: -1}
 	generate(t, e, short)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	long := policy.Request{Tokens: append(slices.Clone(short.Tokens[:8]), prompt(2, 55)...), MaxTokens: 1, Version: -1}
+	long := inference.Request{Tokens: append(slices.Clone(short.Tokens[:8]), prompt(2, 55)...), MaxTokens: 1, Version: -1}
 	got, err := e.Generate(ctx, long)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@ package engine_test
 import (
 	"testing"
 
-	"temper/internal/policy/policytest"
+	"temper/internal/inference/inferencetest"
 	"temper/trainer/engine"
 )
 
@@ -11,7 +11,7 @@ import (
 func TestContract(t *testing.T) {
 	model := tiny()
 	e := start(t, engine.Config{Model: model})
-	policytest.Run(t, func(*testing.T) policytest.Subject {
-		return policytest.Subject{Engine: e, Prompt: []int32{1, 2, 3, 4, 5}, Vocab: model.VocabSize}
+	inferencetest.Run(t, func(*testing.T) inferencetest.Subject {
+		return inferencetest.Subject{Engine: e, Prompt: []int32{1, 2, 3, 4, 5}, Vocab: model.VocabSize}
 	})
 }

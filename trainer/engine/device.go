@@ -7,26 +7,26 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/cpu/kernels"
+	"temper/trainer/model"
 	"temper/trainer/ondevice"
-	"temper/trainer/qwen3"
 )
 
 // device is the model on one backend: weights, caches, the step graph. One goroutine owns it.
 type device struct {
 	backend compute.Backend
 	kernels kernels.Choice
-	cfg     qwen3.Config
-	store   *model.Store
-	exec    *model.Exec // returns tokens and log-probabilities
-	full    *model.Exec // also returns the logits
-	copies  *model.Exec // copies blocks of the caches
-	blocks  int         // of the caches; the padding of a step is written behind them
-	length  int         // most tokens of a sequence
-	width   int         // of the tables
-	gather  bool        // attention cannot read tables
+	cfg     model.Config
+	store   *ml.Store
+	exec    *ml.Exec // returns tokens and log-probabilities
+	full    *ml.Exec // also returns the logits
+	copies  *ml.Exec // copies blocks of the caches
+	blocks  int      // of the caches; the padding of a step is written behind them
+	length  int      // most tokens of a sequence
+	width   int      // of the tables
+	gather  bool     // attention cannot read tables
 	caches  []*tensors.Tensor
 	// native makes the passes without a graph where it has the bits of the graph; else nil.
 	native *native
@@ -37,18 +37,18 @@ type device struct {
 
 // newDevice builds the step graphs around an empty store, with caches of a number of blocks,
 // for sequences of at most length tokens.
-func newDevice(backend compute.Backend, cfg qwen3.Config, blocks, length int) (*device, error) {
-	d := &device{backend: backend, cfg: cfg, store: model.NewStore(), blocks: blocks, length: length,
-		width: qwen3.TableWidth(length), gather: backend.String() != "go"}
+func newDevice(backend compute.Backend, cfg model.Config, blocks, length int) (*device, error) {
+	d := &device{backend: backend, cfg: cfg, store: ml.NewStore(), blocks: blocks, length: length,
+		width: model.TableWidth(length), gather: backend.String() != "go"}
 	for _, e := range []struct {
-		exec  **model.Exec
-		graph func(*model.Scope, []*graph.Node) []*graph.Node
+		exec  **ml.Exec
+		graph func(*ml.Scope, []*graph.Node) []*graph.Node
 	}{
-		{&d.exec, func(scope *model.Scope, in []*graph.Node) []*graph.Node { return d.stepGraph(scope, in)[1:] }},
+		{&d.exec, func(scope *ml.Scope, in []*graph.Node) []*graph.Node { return d.stepGraph(scope, in)[1:] }},
 		{&d.full, d.stepGraph},
 		{&d.copies, copyGraph},
 	} {
-		exec, err := model.NewExec(backend, d.store, e.graph)
+		exec, err := ml.NewExec(backend, d.store, e.graph)
 		if err != nil {
 			return nil, fmt.Errorf("build engine step: %w", err)
 		}
@@ -62,16 +62,16 @@ func newDevice(backend compute.Backend, cfg qwen3.Config, blocks, length int) (*
 // columns, positions, answers), int32 [2, C, N] (queries, lengths), float32 [3, N]
 // (uniform, scale, greedy), float32 [N, 1, W] (tables), caches. Outputs: the logits after
 // each of the N, the token that follows it, its log-probability, the new caches.
-func (d *device) stepGraph(scope *model.Scope, in []*graph.Node) []*graph.Node {
+func (d *device) stepGraph(scope *ml.Scope, in []*graph.Node) []*graph.Node {
 	scope.SetTraining(in[0].Graph(), true) // weights are inputs, not constants
 	part := func(n *graph.Node, i int) *graph.Node {
 		return graph.Squeeze(graph.SliceAxis(n, 0, graph.AxisElem(i)), 0)
 	}
-	hidden, caches := qwen3.DecodeStep(scope, d.cfg, qwen3.DecodeInputs{
+	hidden, caches := model.DecodeStep(scope, d.cfg, model.DecodeInputs{
 		Tokens: part(in[0], 0), Rows: part(in[0], 1), Columns: part(in[0], 2), Positions: part(in[0], 3), Answers: part(in[0], 4),
 		Queries: part(in[1], 0), Lengths: part(in[1], 1), Tables: in[3], MaxContext: d.length, Gather: d.gather,
 	}, in[4:])
-	logits := qwen3.DecodeLogits(scope, d.cfg, hidden)
+	logits := model.DecodeLogits(scope, d.cfg, hidden)
 	tokens, logprobs := sample(logits, d.cfg.VocabSize,
 		sampling{uniform: part(in[2], 0), scale: part(in[2], 1), greedy: part(in[2], 2)})
 	return append([]*graph.Node{logits, tokens, logprobs}, caches...)
@@ -79,8 +79,8 @@ func (d *device) stepGraph(scope *model.Scope, in []*graph.Node) []*graph.Node {
 
 // copyGraph copies places of the caches. Inputs: int32 [M, 2] (from, each a row and a
 // column), int32 [M, 2] (to), caches. Outputs: the new caches.
-func copyGraph(_ *model.Scope, in []*graph.Node) []*graph.Node {
-	return qwen3.CopyPlaces(in[0], in[1], in[2:])
+func copyGraph(_ *ml.Scope, in []*graph.Node) []*graph.Node {
+	return model.CopyPlaces(in[0], in[1], in[2:])
 }
 
 // load replaces the weights. The content of the caches is invalid afterwards.
@@ -93,7 +93,7 @@ func (d *device) load(s *swap) error {
 		return d.ahead.Load(s.weights)
 	}
 	defer kernels.Enter(d.kernels)() // kernels decide the depth of the panels of weights
-	return guard(func() error { return qwen3.ImportDecode(d.store, d.cfg, s.named) })
+	return guard(func() error { return model.ImportDecode(d.store, d.cfg, s.named) })
 }
 
 // reset replaces the caches by empty ones.
@@ -205,7 +205,7 @@ func (d *device) places(at []int) *tensors.Tensor {
 
 // call executes a graph, built at the first call with each shape, with the inputs and the
 // caches, which it replaces. It returns the outputs before the caches.
-func (d *device) call(exec *model.Exec, outputs int, inputs ...*tensors.Tensor) ([]*tensors.Tensor, error) {
+func (d *device) call(exec *ml.Exec, outputs int, inputs ...*tensors.Tensor) ([]*tensors.Tensor, error) {
 	defer kernels.Enter(d.kernels)()
 	args := make([]any, 0, len(inputs)+len(d.caches))
 	for _, in := range inputs {

@@ -11,17 +11,17 @@ import (
 	"sync/atomic"
 
 	"temper/internal/blob"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/trainer/cpu/kernels"
 	backends "temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
 // Config of an Engine.
 type Config struct {
 	// Model has the network's dimensions. Every loaded policy must have them.
-	Model qwen3.Config
+	Model model.Config
 	// LoadWeights reads a published policy. Only Load uses it.
 	LoadWeights func(ctx context.Context, ref blob.Ref) ([]tensor.Named, error)
 	// OpenWeights, when not nil, replaces LoadWeights: it opens a published policy with its
@@ -70,8 +70,8 @@ type Engine struct {
 }
 
 var (
-	_ policy.Loader   = (*Engine)(nil)
-	_ policy.Reporter = (*Engine)(nil)
+	_ inference.Loader   = (*Engine)(nil)
+	_ inference.Reporter = (*Engine)(nil)
 )
 
 // New starts an engine without weights: it refuses requests until Load or
@@ -213,44 +213,44 @@ func openDevice(cfg Config) (*device, error) {
 	return d, nil
 }
 
-// Generate implements policy.Engine. It serves two concurrent requests of one session
-// correctly, but only one of them uses the session's cache. Greedy generations report
-// log-probabilities at temperature 1.
-func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
+// Generate implements inference.Engine. Two requests of one session at the same
+// time are served correctly, but only one of them uses the session's cache.
+// Greedy generations report log-probabilities at temperature 1.
+func (e *Engine) Generate(ctx context.Context, req inference.Request) (inference.Generation, error) {
 	if err := e.check(req); err != nil {
-		return policy.Generation{}, err
+		return inference.Generation{}, err
 	}
 	if ctx.Err() != nil {
-		a := cancelled(ctx, policy.Generation{Version: e.Version()})
+		a := cancelled(ctx, inference.Generation{Version: e.Version()})
 		return a.gen, a.err
 	}
 	j := &job{ctx: ctx, req: req, done: make(chan answer, 1)}
 	j.context = append(make([]int32, 0, len(req.Tokens)+min(req.MaxTokens, 4096)), req.Tokens...)
 	j.scale, j.greedy = scaleOf(req.Temperature)
 	if err := e.router.submit(j); err != nil {
-		return policy.Generation{}, err
+		return inference.Generation{}, err
 	}
 	select {
 	case a := <-j.done:
 		return a.gen, a.err
 	case <-ctx.Done():
-		if e.router.withdraw(j) || !errors.Is(context.Cause(ctx), policy.ErrCut) {
-			a := cancelled(ctx, policy.Generation{Version: e.Version()})
+		if e.router.withdraw(j) || !errors.Is(context.Cause(ctx), inference.ErrCut) {
+			a := cancelled(ctx, inference.Generation{Version: e.Version()})
 			return a.gen, a.err
 		}
 	case <-e.closed:
-		return policy.Generation{}, errClosed
+		return inference.Generation{}, errClosed
 	}
 	select { // the shard answers with what it has before its next pass
 	case a := <-j.done:
 		return a.gen, a.err
 	case <-e.closed:
-		return policy.Generation{}, errClosed
+		return inference.Generation{}, errClosed
 	}
 }
 
 // check rejects requests that no load allows.
-func (e *Engine) check(req policy.Request) error {
+func (e *Engine) check(req inference.Request) error {
 	switch {
 	case len(req.Tokens) == 0:
 		return errors.New("generate: no context tokens")
@@ -258,12 +258,12 @@ func (e *Engine) check(req policy.Request) error {
 		return fmt.Errorf("generate: max tokens %d, want at least 1", req.MaxTokens)
 	case len(req.Tokens)+req.MaxTokens > e.MaxContext():
 		return fmt.Errorf("generate: context of %d and %d new tokens exceed the limit of %d: %w",
-			len(req.Tokens), req.MaxTokens, e.MaxContext(), policy.ErrTooLarge)
+			len(req.Tokens), req.MaxTokens, e.MaxContext(), inference.ErrTooLarge)
 	case !(req.Temperature >= 0):
 		return fmt.Errorf("generate: temperature %v, want 0 or more", req.Temperature)
 	}
-	if req.TopLogprobs < 0 || req.TopLogprobs > policy.MaxTopLogprobs {
-		return fmt.Errorf("generate: top_logprobs %d, want 0 to %d", req.TopLogprobs, policy.MaxTopLogprobs)
+	if req.TopLogprobs < 0 || req.TopLogprobs > inference.MaxTopLogprobs {
+		return fmt.Errorf("generate: top_logprobs %d, want 0 to %d", req.TopLogprobs, inference.MaxTopLogprobs)
 	}
 	if req.Sampler != nil {
 		if err := req.Sampler.Validate(); err != nil {
@@ -278,24 +278,24 @@ func (e *Engine) check(req policy.Request) error {
 	return nil
 }
 
-// Release implements policy.Engine.
+// Release implements inference.Engine.
 func (e *Engine) Release(session string) {
 	if s := e.router.release(session); s != nil {
 		s.commands.release(session)
 	}
 }
 
-// Version implements policy.Engine. It is -1 before the first Load.
+// Version implements inference.Engine. It is -1 before the first Load.
 func (e *Engine) Version() int64 { return e.version.Load() }
 
 // Native reports whether passes are computed without a graph.
 func (e *Engine) Native() bool { return e.shards[0].dev.native != nil }
 
-// MaxContext implements policy.Engine. A context lies in one shard, so its capacity is a
-// limit, too.
+// MaxContext implements inference.Engine. A shard holds a whole context, so its capacity is
+// a limit, too.
 func (e *Engine) MaxContext() int { return min(e.cfg.MaxContext, e.cfg.shardBlocks()*blockTokens) }
 
-// Load implements policy.Loader.
+// Load implements inference.Loader.
 func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	if version == e.Version() {
 		return nil
@@ -339,10 +339,10 @@ func (e *Engine) Close() {
 	<-e.closed
 }
 
-// Status implements policy.Reporter. Blocks in use count whole.
-func (e *Engine) Status(context.Context) (policy.Status, error) {
+// Status implements inference.Reporter. Blocks in use count whole.
+func (e *Engine) Status(context.Context) (inference.Status, error) {
 	st := e.Stats()
-	return policy.Status{
+	return inference.Status{
 		Version: e.Version(), MaxContext: e.MaxContext(), Capacity: st.Capacity, Used: st.Used,
 		Running: st.Active, Waiting: max(st.Requests-st.Active, 0), Passes: st.Steps, Tokens: st.Generated, Exact: !decodesAhead(e.cfg),
 	}, nil

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"temper/trainer/decode"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
@@ -123,9 +123,9 @@ func nativeWorks(cfg Config) (bool, error) {
 }
 
 // probeWeights returns weights large enough that a difference in any sum reaches the result.
-func probeWeights(cfg qwen3.Config) *swap {
+func probeWeights(cfg model.Config) *swap {
 	cfg.InitializerRange = max(cfg.InitializerRange, 0.1)
-	weights, err := qwen3.InitialTensors(cfg, 1)
+	weights, err := model.InitialTensors(cfg, 1)
 	if err != nil {
 		panic(err) // the configuration was validated
 	}

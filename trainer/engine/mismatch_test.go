@@ -7,16 +7,16 @@ import (
 	"testing"
 
 	"temper/internal/config"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // trajectories samples contexts of the given lengths at a temperature: a prompt,
 // generations, and between them tokens that nobody sampled.
-func trajectories(t *testing.T, cfg qwen3.Config, temperature float32, lengths []int) []rl.Sample {
+func trajectories(t *testing.T, cfg model.Config, temperature float32, lengths []int) []rl.Sample {
 	t.Helper()
 	e := start(t, engine.Config{Model: cfg, Slots: len(lengths), MaxContext: cfg.MaxPositionEmbeddings})
 	out := make([]rl.Sample, len(lengths))
@@ -39,7 +39,7 @@ func trajectories(t *testing.T, cfg qwen3.Config, temperature float32, lengths [
 				if turn > 0 {
 					add(prompt(turn, 3), nil)
 				}
-				gen, err := e.Generate(t.Context(), policy.Request{Tokens: s.Tokens, MaxTokens: max(1, (length-len(s.Tokens)+1)/2),
+				gen, err := e.Generate(t.Context(), inference.Request{Tokens: s.Tokens, MaxTokens: max(1, (length-len(s.Tokens)+1)/2),
 					Temperature: temperature, Seed: uint64(i), Version: -1, Session: fmt.Sprint(i)})
 				if err != nil {
 					t.Error(err)
@@ -55,8 +55,8 @@ func trajectories(t *testing.T, cfg qwen3.Config, temperature float32, lengths [
 }
 
 // ci is the network of configs/ci.yaml, with weights as large as training makes them.
-func ci() qwen3.Config {
-	return qwen3.Config{VocabSize: 430, HiddenSize: 64, IntermediateSize: 192, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+func ci() model.Config {
+	return model.Config{VocabSize: 430, HiddenSize: 64, IntermediateSize: 192, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		HeadDim: 16, MaxPositionEmbeddings: 128, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1}
 }
 
@@ -68,7 +68,7 @@ func TestTrainerFollowsTheEngine(t *testing.T) {
 	odd.VocabSize, odd.HiddenSize, odd.IntermediateSize, odd.HeadDim, odd.TieWordEmbeddings = 401, 96, 272, 24, false
 	for _, c := range []struct {
 		name        string
-		model       qwen3.Config
+		model       model.Config
 		temperature float32
 		lengths     []int
 	}{
@@ -83,9 +83,9 @@ func TestTrainerFollowsTheEngine(t *testing.T) {
 }
 
 // follows makes the first update on the samples in passes of several shapes.
-func follows(t *testing.T, model qwen3.Config, temperature float32, samples []rl.Sample) {
+func follows(t *testing.T, network model.Config, temperature float32, samples []rl.Sample) {
 	t.Helper()
-	weights, err := qwen3.InitialTensors(model, 1)
+	weights, err := model.InitialTensors(network, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func follows(t *testing.T, model qwen3.Config, temperature float32, samples []rl
 		{MicrobatchTokens: 1 << 14, LaneTokens: 1 << 14}, {MicrobatchTokens: 1 << 14, LaneTokens: 1 << 14, Pack: true},
 	} {
 		pass := fmt.Sprintf("passes of %d tokens, packed %v, remat %v", c.MicrobatchTokens, c.Pack, c.Remat)
-		c.Model, c.Temperature, c.Loss = model, float64(temperature), config.Loss{ClipLow: 0.2, ClipHigh: 0.28}
+		c.Model, c.Temperature, c.Loss = network, float64(temperature), config.Loss{ClipLow: 0.2, ClipHigh: 0.28}
 		tr, err := trainer.New(c)
 		if err != nil {
 			t.Fatal(err)

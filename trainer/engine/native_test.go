@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"testing"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/decode"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // shaped is a network of one or two layers with the given heads.
-func shaped(hidden, feed, heads, kv, dim, vocab int) qwen3.Config {
+func shaped(hidden, feed, heads, kv, dim, vocab int) model.Config {
 	c := ci()
 	c.HiddenSize, c.IntermediateSize, c.VocabSize, c.MaxPositionEmbeddings = hidden, feed, vocab, 320
 	c.NumAttentionHeads, c.NumKeyValueHeads, c.HeadDim, c.TieWordEmbeddings = heads, kv, dim, vocab%2 == 0
@@ -33,21 +33,21 @@ func passEqualsGraph(t *testing.T, choice kernels.Choice) {
 	if err := decode.Check(ci(), choice); err != nil {
 		t.Skip(err)
 	}
-	for _, model := range []qwen3.Config{
+	for _, network := range []model.Config{
 		shaped(64, 192, 4, 2, 16, 430), shaped(96, 288, 4, 2, 32, 401), shaped(208, 400, 6, 3, 32, 64), shaped(80, 16, 2, 2, 48, 65),
 		shaped(128, 384, 4, 1, 64, 512), shaped(256, 208, 3, 3, 128, 130), shaped(32, 112, 5, 5, 32, 400),
 	} {
-		t.Run(fmt.Sprintf("d%d,ff%d,H%d,KV%d,E%d,V%d", model.HiddenSize, model.IntermediateSize, model.NumAttentionHeads,
-			model.NumKeyValueHeads, model.HeadDim, model.VocabSize), func(t *testing.T) {
-			native := start(t, engine.Config{Model: model, Kernels: choice, Slots: 6, Shards: 1})
-			graph := start(t, engine.Config{Model: model, Kernels: choice, Slots: 6, Shards: 1, Graph: true})
+		t.Run(fmt.Sprintf("d%d,ff%d,H%d,KV%d,E%d,V%d", network.HiddenSize, network.IntermediateSize, network.NumAttentionHeads,
+			network.NumKeyValueHeads, network.HeadDim, network.VocabSize), func(t *testing.T) {
+			native := start(t, engine.Config{Model: network, Kernels: choice, Slots: 6, Shards: 1})
+			graph := start(t, engine.Config{Model: network, Kernels: choice, Slots: 6, Shards: 1, Graph: true})
 			if !native.Native() || graph.Native() {
 				t.Fatalf("native passes: %v and %v, want true and false", native.Native(), graph.Native())
 			}
 			for i, n := range []int{1, 15, 30, 47, 130} {
-				req := policy.Request{Tokens: prompt(i, n), MaxTokens: 35, Temperature: []float32{1, 0.7, 0, 3}[i%4], Seed: uint64(i), Version: -1}
+				req := inference.Request{Tokens: prompt(i, n), MaxTokens: 35, Temperature: []float32{1, 0.7, 0, 3}[i%4], Seed: uint64(i), Version: -1}
 				for k, id := range req.Tokens {
-					req.Tokens[k] = id % int32(model.VocabSize)
+					req.Tokens[k] = id % int32(network.VocabSize)
 				}
 				bitEqual(t, fmt.Sprintf("no graph after a prompt of %d", n), amid(t, native, i*3, req), generate(t, graph, req))
 			}
@@ -64,9 +64,9 @@ func TestNativePassSharesAndTruncatesAsTheGraph(t *testing.T) {
 	native := start(t, engine.Config{Model: ci(), Slots: 6, Shards: 1})
 	graph := start(t, engine.Config{Model: ci(), Slots: 6, Shards: 1, Graph: true})
 	for i, n := range []int{40, 25, 20, 39} {
-		req := policy.Request{Tokens: append(prompt(1, 40)[:n:n], prompt(2+i, 3)...), MaxTokens: 20, Temperature: 1, Seed: uint64(i), Version: -1}
+		req := inference.Request{Tokens: append(prompt(1, 40)[:n:n], prompt(2+i, 3)...), MaxTokens: 20, Temperature: 1, Seed: uint64(i), Version: -1}
 		if i > 1 {
-			req.Sampler = &policy.Sampler{TopK: 7, KeepIDs: true}
+			req.Sampler = &inference.Sampler{TopK: 7, KeepIDs: true}
 		}
 		bitEqual(t, fmt.Sprintf("no graph with %d common tokens", n), generate(t, native, req), generate(t, graph, req))
 	}

@@ -14,12 +14,12 @@ import (
 	"testing"
 
 	"temper/internal/config"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // runFile is where a child process writes what its runs stored.
@@ -27,7 +27,7 @@ const runFile = "ENGINE_TEST_RUNS"
 
 // wide is a network of which some products are large and others cut into panels of
 // either depth.
-func wide() qwen3.Config {
+func wide() model.Config {
 	c := ci()
 	c.HiddenSize, c.IntermediateSize, c.HeadDim, c.NumHiddenLayers, c.VocabSize = 208, 272, 32, 1, 401
 	return c
@@ -35,22 +35,22 @@ func wide() qwen3.Config {
 
 // tinyRun makes a run of a network: supervised updates, then steps of sampling and an
 // update. It returns a digest of all policies and samples.
-func tinyRun(t *testing.T, model qwen3.Config, c kernels.Choice) string {
+func tinyRun(t *testing.T, network model.Config, c kernels.Choice) string {
 	t.Helper()
-	tr, err := trainer.New(trainer.Config{Model: model, Kernels: c, MicrobatchTokens: 512, LaneTokens: 256, Temperature: 1, Pack: true,
+	tr, err := trainer.New(trainer.Config{Model: network, Kernels: c, MicrobatchTokens: 512, LaneTokens: 256, Temperature: 1, Pack: true,
 		Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28, KL: config.KL{Coefficient: 0.1, Estimator: "k3"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	weights, err := qwen3.InitialTensors(model, 1)
+	weights, err := model.InitialTensors(network, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := tr.Import(weights); err != nil {
 		t.Fatal(err)
 	}
-	e := start(t, engine.Config{Model: model, Kernels: c, Slots: 8, Shards: 2, MaxContext: model.MaxPositionEmbeddings})
+	e := start(t, engine.Config{Model: network, Kernels: c, Slots: 8, Shards: 2, MaxContext: network.MaxPositionEmbeddings})
 	adam := config.Default().RL.Optimizer
 	adam.LR = 1e-3
 	h := sha256.New()
@@ -98,7 +98,7 @@ func drawn(t *testing.T, e *engine.Engine, seed uint64) []rl.Sample {
 	for i := range out {
 		all.Go(func() {
 			tokens := prompt(i/2, 7+i/2)
-			gen, err := e.Generate(t.Context(), policy.Request{Tokens: tokens, MaxTokens: 12 + 10*i, Temperature: 1, Seed: seed<<8 + uint64(i), Version: -1})
+			gen, err := e.Generate(t.Context(), inference.Request{Tokens: tokens, MaxTokens: 12 + 10*i, Temperature: 1, Seed: seed<<8 + uint64(i), Version: -1})
 			if err != nil {
 				t.Error(err)
 				return
@@ -130,16 +130,16 @@ func write(t *testing.T, h hash.Hash, values ...any) {
 var both = []kernels.Choice{kernels.Native, kernels.Portable}
 
 // networks of the tiny runs: one of small products, one of large ones.
-func networks() map[string]qwen3.Config {
-	return map[string]qwen3.Config{"small": ci(), "wide": wide()}
+func networks() map[string]model.Config {
+	return map[string]model.Config{"small": ci(), "wide": wide()}
 }
 
 // allRuns makes each run with both choices: "network choice" to digest.
 func allRuns(t *testing.T) map[string]string {
 	out := map[string]string{}
-	for name, model := range networks() {
+	for name, network := range networks() {
 		for _, c := range both {
-			out[name+" "+string(c)] = tinyRun(t, model, c)
+			out[name+" "+string(c)] = tinyRun(t, network, c)
 		}
 	}
 	return out

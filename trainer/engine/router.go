@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 )
 
 // router gives requests to shards. A session stays with its shard while that holds some of its
@@ -68,7 +68,7 @@ func (d *router) submit(j *job) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.under >= d.limit {
-		return fmt.Errorf("%d requests under way: %w", d.limit, policy.ErrOverloaded)
+		return fmt.Errorf("%d requests under way: %w", d.limit, inference.ErrOverloaded)
 	}
 	d.under++
 	d.arrived++

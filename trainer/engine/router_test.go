@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // small is a network for tests of behaviour rather than numbers.
-func small() qwen3.Config {
-	return qwen3.Config{
+func small() model.Config {
+	return model.Config{
 		VocabSize: 50, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 1, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		HeadDim: 8, MaxPositionEmbeddings: 400, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.3,
 	}
@@ -30,7 +30,7 @@ func opened(t *testing.T, cfg Config) *Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	weights, err := qwen3.InitialTensors(cfg.Model, 1)
+	weights, err := model.InitialTensors(cfg.Model, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestShardsStayFull(t *testing.T) {
 		wg.Go(func() {
 			session := fmt.Sprint(i)
 			defer e.Release(session)
-			gen, err := e.Generate(t.Context(), policy.Request{Tokens: []int32{int32(i % 50), 1}, MaxTokens: n, Temperature: 1, Seed: uint64(i), Version: -1, Session: session})
+			gen, err := e.Generate(t.Context(), inference.Request{Tokens: []int32{int32(i % 50), 1}, MaxTokens: n, Temperature: 1, Seed: uint64(i), Version: -1, Session: session})
 			if err != nil || len(gen.Tokens) != n {
 				t.Errorf("request %d: %d tokens of %d, error %v", i, len(gen.Tokens), n, err)
 			}
@@ -194,7 +194,7 @@ func TestOneRingForTwo(t *testing.T) {
 	var wg sync.WaitGroup
 	generate := func(ctx context.Context) {
 		wg.Go(func() {
-			if _, err := e.Generate(ctx, policy.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 4, Version: 1}); err != nil {
+			if _, err := e.Generate(ctx, inference.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 4, Version: 1}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"temper/internal/policy"
-	"temper/trainer/qwen3"
+	"temper/internal/inference"
+	"temper/trainer/model"
 )
 
 // jobOf is a job of a session with a context.
 func jobOf(session string, context ...int32) *job {
-	return &job{req: policy.Request{Session: session, Tokens: context}, context: context}
+	return &job{req: inference.Request{Session: session, Tokens: context}, context: context}
 }
 
 // numbered is a context of n tokens from first on.
@@ -261,7 +261,7 @@ func TestBlocksHoldWhatTheirSequencesSay(t *testing.T) {
 
 // TestGoBackendReadsTables fails when every pass would copy all blocks.
 func TestGoBackendReadsTables(t *testing.T) {
-	cfg := Config{Model: qwen3.Config{
+	cfg := Config{Model: model.Config{
 		VocabSize: 50, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 1, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 		HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.1,
 	}}

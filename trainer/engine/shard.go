@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 )
 
@@ -16,15 +16,15 @@ import (
 // goroutine.
 type job struct {
 	ctx   context.Context
-	req   policy.Request
+	req   inference.Request
 	age   uint64 // smaller is older
 	route *route // of its session, in the router
 	begun bool   // it has run at least once
 	// context has the request's tokens and the sampled ones.
 	context  []int32
 	logprobs []float32
-	kept     []policy.Kept
-	top      [][]policy.TokenLogprob
+	kept     []inference.Kept
+	top      [][]inference.TokenLogprob
 	scale    float32
 	greedy   float32
 	done     chan answer // holds one
@@ -32,7 +32,7 @@ type job struct {
 
 // answer ends a job.
 type answer struct {
-	gen policy.Generation
+	gen inference.Generation
 	err error
 }
 
@@ -146,14 +146,14 @@ func (s *shard) dropCancelled() {
 }
 
 // sampled returns the generation of a job so far.
-func (s *shard) sampled(j *job) policy.Generation {
-	return policy.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Kept: j.kept, Top: j.top, Version: s.version}
+func (s *shard) sampled(j *job) inference.Generation {
+	return inference.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Kept: j.kept, Top: j.top, Version: s.version}
 }
 
 // cancelled answers a job whose caller's context has ended, with the tokens so far if the
 // caller asks for them.
-func cancelled(ctx context.Context, gen policy.Generation) answer {
-	if !errors.Is(context.Cause(ctx), policy.ErrCut) {
+func cancelled(ctx context.Context, gen inference.Generation) answer {
+	if !errors.Is(context.Cause(ctx), inference.ErrCut) {
 		return answer{err: ctx.Err()}
 	}
 	gen.Finish = rl.FinishAbort
@@ -170,7 +170,7 @@ func (s *shard) admit() {
 			return false
 		}
 		if !j.begun && (s.version < 0 || (j.req.Version >= 0 && j.req.Version != s.version)) {
-			s.answerJob(j, answer{err: fmt.Errorf("version %d requested, %d served: %w", j.req.Version, s.version, policy.ErrStaleVersion)})
+			s.answerJob(j, answer{err: fmt.Errorf("version %d requested, %d served: %w", j.req.Version, s.version, inference.ErrStaleVersion)})
 			return true
 		}
 		if full && s.sequences.own(j) == nil {
@@ -316,7 +316,7 @@ func (s *shard) take(q *sequence, st *step, at int) {
 		width := len(st.logits) / st.n
 		logits := st.logits[at*width:][:s.dev.cfg.VocabSize]
 		if by == nil {
-			by = &policy.Sampler{}
+			by = &inference.Sampler{}
 		}
 		d := truncate(logits, j.scale, *by)
 		if j.req.Sampler != nil {

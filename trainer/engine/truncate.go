@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 )
 
 // candidate is a token with its probability.
@@ -14,7 +14,7 @@ type candidate struct {
 	p  float64
 }
 
-// truncated is the part of a distribution that a policy.Sampler keeps.
+// truncated is what a inference.Sampler leaves of a distribution.
 type truncated struct {
 	left  []candidate // by id
 	total float64     // of their probabilities
@@ -22,7 +22,7 @@ type truncated struct {
 
 // truncate applies a sampler to softmax(scale * logits). It computes in float64 on the host,
 // from the logits of one token, so its bits depend on the request alone.
-func truncate(logits []float32, scale float32, by policy.Sampler) truncated {
+func truncate(logits []float32, scale float32, by inference.Sampler) truncated {
 	left := make([]candidate, len(logits))
 	highest := float64(slices.Max(logits)) * float64(scale)
 	for i, l := range logits {
@@ -97,8 +97,8 @@ func (d truncated) draw(uniform float32, greedy bool) (token int32, logprob floa
 }
 
 // kept describes the kept part.
-func (d truncated) kept(ids bool) policy.Kept {
-	k := policy.Kept{Count: len(d.left)}
+func (d truncated) kept(ids bool) inference.Kept {
+	k := inference.Kept{Count: len(d.left)}
 	if ids {
 		for _, c := range d.left {
 			k.IDs = append(k.IDs, c.id)
@@ -109,7 +109,7 @@ func (d truncated) kept(ids bool) policy.Kept {
 
 // likeliest returns the n likeliest kept tokens, in descending order. The sampled one has its
 // reported log-probability.
-func (d truncated) likeliest(n int, sampled int32, logprob float32) []policy.TokenLogprob {
+func (d truncated) likeliest(n int, sampled int32, logprob float32) []inference.TokenLogprob {
 	best := make([]candidate, 0, n+1)
 	for _, c := range d.left { // sorted by id, so that the first of equals stays in front
 		if len(best) == n && c.p <= best[n-1].p {
@@ -125,9 +125,9 @@ func (d truncated) likeliest(n int, sampled int32, logprob float32) []policy.Tok
 			best = best[:n]
 		}
 	}
-	out := make([]policy.TokenLogprob, len(best))
+	out := make([]inference.TokenLogprob, len(best))
 	for i, c := range best {
-		out[i] = policy.TokenLogprob{ID: c.id, Logprob: float32(math.Log(c.p / d.total))}
+		out[i] = inference.TokenLogprob{ID: c.id, Logprob: float32(math.Log(c.p / d.total))}
 		if c.id == sampled {
 			out[i].Logprob = logprob
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 )
 
@@ -18,23 +18,23 @@ func TestTruncateKeepsWhatEachLimitSays(t *testing.T) {
 		logits[i] = float32(math.Log(p[i]))
 	}
 	for _, c := range []struct {
-		by   policy.Sampler
+		by   inference.Sampler
 		left []int32
 	}{
-		{policy.Sampler{}, []int32{0, 1, 2, 3, 4}},
-		{policy.Sampler{TopK: 2}, []int32{1, 3}},
-		{policy.Sampler{TopK: 9}, []int32{0, 1, 2, 3, 4}},
-		{policy.Sampler{TopP: 0.39}, []int32{1}},
-		{policy.Sampler{TopP: 0.6}, []int32{1, 3}},
-		{policy.Sampler{TopP: 0.86}, []int32{1, 2, 3, 4}},
-		{policy.Sampler{MinP: 0.45}, []int32{1, 3, 4}},
-		{policy.Sampler{MinP: 1}, []int32{1}},
-		{policy.Sampler{TopK: 3, TopP: 0.5}, []int32{1, 3}}, // 0.4 / 0.85 is below a half
-		{policy.Sampler{TopP: 0.9, MinP: 0.3}, []int32{1, 3, 4}},
+		{inference.Sampler{}, []int32{0, 1, 2, 3, 4}},
+		{inference.Sampler{TopK: 2}, []int32{1, 3}},
+		{inference.Sampler{TopK: 9}, []int32{0, 1, 2, 3, 4}},
+		{inference.Sampler{TopP: 0.39}, []int32{1}},
+		{inference.Sampler{TopP: 0.6}, []int32{1, 3}},
+		{inference.Sampler{TopP: 0.86}, []int32{1, 2, 3, 4}},
+		{inference.Sampler{MinP: 0.45}, []int32{1, 3, 4}},
+		{inference.Sampler{MinP: 1}, []int32{1}},
+		{inference.Sampler{TopK: 3, TopP: 0.5}, []int32{1, 3}}, // 0.4 / 0.85 is below a half
+		{inference.Sampler{TopP: 0.9, MinP: 0.3}, []int32{1, 3, 4}},
 	} {
 		c.by.KeepIDs = true
 		d := truncate(logits, 1, c.by)
-		if diff := cmp.Diff(policy.Kept{Count: len(c.left), IDs: c.left}, d.kept(true)); diff != "" {
+		if diff := cmp.Diff(inference.Kept{Count: len(c.left), IDs: c.left}, d.kept(true)); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", c.by, diff)
 		}
 		counts, total := map[int32]int{}, 0.0
@@ -61,7 +61,7 @@ func TestTruncateKeepsWhatEachLimitSays(t *testing.T) {
 }
 
 func TestTruncateKeepsLowIDsOfEquals(t *testing.T) {
-	d := truncate(make([]float32, 6), 1, policy.Sampler{TopK: 2})
+	d := truncate(make([]float32, 6), 1, inference.Sampler{TopK: 2})
 	if diff := cmp.Diff([]int32{0, 1}, d.kept(true).IDs); diff != "" {
 		t.Errorf("of six equal tokens (-want +got):\n%s", diff)
 	}
@@ -77,14 +77,14 @@ func TestLikeliestTokens(t *testing.T) {
 		logits[i] = float32(math.Log(p[i]))
 	}
 	for _, c := range []struct {
-		by   policy.Sampler
+		by   inference.Sampler
 		n    int
 		want []int32
 	}{
-		{policy.Sampler{}, 1, []int32{1}},
-		{policy.Sampler{}, 3, []int32{1, 3, 2}}, // 2, 4 and 5 are equal
-		{policy.Sampler{}, 20, []int32{1, 3, 2, 4, 5, 0}},
-		{policy.Sampler{TopK: 2}, 3, []int32{1, 3}},
+		{inference.Sampler{}, 1, []int32{1}},
+		{inference.Sampler{}, 3, []int32{1, 3, 2}}, // 2, 4 and 5 are equal
+		{inference.Sampler{}, 20, []int32{1, 3, 2, 4, 5, 0}},
+		{inference.Sampler{TopK: 2}, 3, []int32{1, 3}},
 	} {
 		d := truncate(logits, 1, c.by)
 		var ids []int32

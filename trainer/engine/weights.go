@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"temper/trainer/decode"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
@@ -118,7 +118,7 @@ type swap struct {
 }
 
 // named returns weights for a graph, which copies each.
-func (s *swap) named(name string) (qwen3.Tensor, bool) {
+func (s *swap) named(name string) (model.Tensor, bool) {
 	t, ok := s.weights(name)
 	return t.Named(), ok
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
@@ -35,7 +35,7 @@ func (d *directory) Close() error {
 // also where its weights are refused.
 func TestLoadFromEqualsLoadTensors(t *testing.T) {
 	cfg := ci()
-	weights, err := qwen3.InitialTensors(cfg, 9)
+	weights, err := model.InitialTensors(cfg, 9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestLoadFromEqualsLoadTensors(t *testing.T) {
 		if err := e.LoadTensors(t.Context(), weights, 7); err != nil {
 			t.Fatal(err)
 		}
-		req := policy.Request{Tokens: prompt(1, 20), MaxTokens: 12, Temperature: 1, Seed: 5, Version: -1}
+		req := inference.Request{Tokens: prompt(1, 20), MaxTokens: 12, Temperature: 1, Seed: 5, Version: -1}
 		want := generate(t, e, req)
 		d := &directory{find: tensor.StoredByName(weights)}
 		if err := e.LoadFrom(t.Context(), d, 8); err != nil {
@@ -58,7 +58,7 @@ func TestLoadFromEqualsLoadTensors(t *testing.T) {
 			t.Errorf("error %v, want all weights that are missing", err)
 		}
 		old := &directory{find: d.find}
-		if err := e.LoadFrom(t.Context(), old, 8); err != nil && !errors.Is(err, policy.ErrStaleVersion) {
+		if err := e.LoadFrom(t.Context(), old, 8); err != nil && !errors.Is(err, inference.ErrStaleVersion) {
 			t.Errorf("the version that is served: %v", err)
 		}
 		e.Close()

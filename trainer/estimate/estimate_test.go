@@ -12,7 +12,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // TestNamedSizes holds the named dimensions to the published parameter counts
@@ -22,7 +22,7 @@ func TestNamedSizes(t *testing.T) {
 		name         string
 		all, without float64 // without embeddings and head
 	}{{"0.6b", 0.6, 0.44}, {"1.7b", 1.7, 1.4}, {"4b", 4.0, 3.6}, {"8b", 8.2, 6.95}, {"14b", 14.8, 13.2}, {"32b", 32.8, 31.2}} {
-		cfg := model(t, c.name)
+		cfg := network(t, c.name)
 		all := float64(cfg.NumParameters()) / 1e9
 		tables := 2.0
 		if cfg.TieWordEmbeddings {
@@ -45,12 +45,12 @@ func TestModelFile(t *testing.T) {
 	write(`{"model_type":"qwen3","vocab_size":64,"hidden_size":8,"intermediate_size":16,"num_hidden_layers":1,"num_attention_heads":2,
 		"num_key_value_heads":1,"head_dim":4,"max_position_embeddings":32,"rope_theta":1000000,"rms_norm_eps":1e-6,"tie_word_embeddings":true}`)
 	for _, name := range []string{dir, filepath.Join(dir, "config.json")} {
-		if cfg := model(t, name); cfg.VocabSize != 64 {
+		if cfg := network(t, name); cfg.VocabSize != 64 {
 			t.Errorf("%s: %+v", name, cfg)
 		}
 	}
-	write(`{"vocab_size":64}`)
-	if _, err := estimate.Model(dir); err == nil || !strings.Contains(err.Error(), "hidden_size: 0") {
+	write(`{"model_type":"qwen3","vocab_size":64}`)
+	if _, err := estimate.Model(dir); err == nil || !strings.Contains(err.Error(), "hidden_size: missing") {
 		t.Errorf("config.json without dimensions: %v", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestModelFile(t *testing.T) {
 // parameter on one GPU, an eighth of that on each of eight.
 func TestState(t *testing.T) {
 	n, gpu := devices(t, "8xMI300X")
-	cfg := model(t, "14b")
+	cfg := network(t, "14b")
 	for _, mesh := range []device.Mesh{{Data: 8, Model: 1, FSDP: true}, {Data: 2, Model: 4, FSDP: true}, {Data: 1, Model: n}} {
 		r, err := estimate.Estimate(estimate.Config{Model: cfg, Device: gpu, Mesh: mesh, Rows: 1, Length: 1024, Half: true, Remat: true})
 		if err != nil {
@@ -83,7 +83,7 @@ func TestState(t *testing.T) {
 // TestFLOPs checks a pass of the 14B by hand: 13.99 billion parameters in
 // products (all but one table), 40 layers of 40 heads of 128.
 func TestFLOPs(t *testing.T) {
-	cfg := model(t, "14b")
+	cfg := network(t, "14b")
 	f := estimate.Train(cfg, 1000, 4096, true)
 	want := 1000 * (6*13.99e9 + 12*40*40*128*4096.0)
 	if math.Abs(f.Model/want-1) > 1e-3 {
@@ -102,7 +102,7 @@ func TestFLOPs(t *testing.T) {
 // TestMonotone: more work never takes less memory, recomputation and a larger
 // model axis never more for their activations, and the items make the peak.
 func TestMonotone(t *testing.T) {
-	cfg := model(t, "1.7b")
+	cfg := network(t, "1.7b")
 	rapid.Check(t, func(t *rapid.T) {
 		n, d, err := estimate.ParseDevices(rapid.SampledFrom([]string{"8xMI300X", "8xH200", "CPU"}).Draw(t, "devices"))
 		if err != nil {
@@ -156,7 +156,7 @@ func TestMonotone(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	n, gpu := devices(t, "2xA100-40")
 	s, err := estimate.Plan(estimate.Request{NumDevices: n, MFU: 0.4,
-		Config: estimate.Config{Model: model(t, "1.7b"), Device: gpu, Rows: 4, Length: 8192, Half: true}})
+		Config: estimate.Config{Model: network(t, "1.7b"), Device: gpu, Rows: 4, Length: 8192, Half: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-func model(t *testing.T, name string) qwen3.Config {
+func network(t *testing.T, name string) model.Config {
 	t.Helper()
 	cfg, err := estimate.Model(name)
 	if err != nil {

@@ -3,7 +3,7 @@ package estimate
 import (
 	"time"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // FLOPs counts the floating-point operations of training on some tokens; a
@@ -18,7 +18,7 @@ type FLOPs struct {
 }
 
 // Train counts for the given number of tokens in sequences of the given mean length.
-func Train(cfg qwen3.Config, tokens, length int, remat bool) FLOPs {
+func Train(cfg model.Config, tokens, length int, remat bool) FLOPs {
 	forward := float64(tokens) * (2*float64(matmulParameters(cfg)) +
 		4*float64(cfg.NumHiddenLayers*cfg.NumAttentionHeads*cfg.HeadDim)*float64(length))
 	f := FLOPs{Model: 3 * forward, Hardware: 3 * forward}
@@ -41,7 +41,7 @@ func (f FLOPs) MFU(devices int, d Device, took time.Duration) float64 {
 
 // matmulParameters counts the weights in matrix products: all but the norms and the lookup of
 // embeddings. A tied head counts as a product.
-func matmulParameters(cfg qwen3.Config) int {
+func matmulParameters(cfg model.Config) int {
 	n := 0
 	for _, t := range cfg.Tensors() {
 		if len(t.Shape) > 1 {

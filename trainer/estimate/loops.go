@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"fmt"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/xla/flash"
 )
 
 // inLoops reports whether XLA computes attention in loops over blocks. Then the values between
 // products are computed again in the backward pass, also without Remat. The residual stream,
 // norms, rotations and the gates of SwiGLU are float32 in any case.
-func (c Config) inLoops() bool { return c.Device.Fused && c.Length >= qwen3.LongCompiledRow }
+func (c Config) inLoops() bool { return c.Device.Fused && c.Length >= model.LongCompiledRow }
 
 // loopActivations lists what a graph with attention in loops keeps for the backward pass, and
 // what the backward pass of one layer needs in addition.

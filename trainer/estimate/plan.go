@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Config is a step and its devices.
 type Config struct {
-	Model  qwen3.Config
+	Model  model.Config
 	Device Device
 	// Mesh of the devices.
 	Mesh device.Mesh
@@ -159,7 +159,7 @@ func (c Config) report(items []Item) Report {
 // matrix of a layer, and of the table of embeddings.
 type parameters struct{ all, stored, matrix, table int64 }
 
-func countParameters(cfg qwen3.Config, shards []device.Sharding) parameters {
+func countParameters(cfg model.Config, shards []device.Sharding) parameters {
 	p := parameters{table: int64(cfg.VocabSize) * int64(cfg.HiddenSize)}
 	size := func(dims []int) int64 {
 		n := int64(1)
@@ -296,7 +296,7 @@ func (c Config) engine(p parameters) []Item {
 }
 
 // CacheBytes returns the size of the keys and values of one token, for a size of a number.
-func CacheBytes(cfg qwen3.Config, width int) int64 {
+func CacheBytes(cfg model.Config, width int) int64 {
 	return 2 * int64(width) * int64(cfg.NumHiddenLayers) * int64(cfg.NumKeyValueHeads*cfg.HeadDim)
 }
 
@@ -310,11 +310,11 @@ func Choose(c Config, n int) (device.Mesh, error) {
 	}
 	var options []option
 	var errs []error
-	for model := 1; model <= n; model++ {
-		if n%model != 0 {
+	for network := 1; network <= n; network++ {
+		if n%network != 0 {
 			continue
 		}
-		c.Mesh = device.Mesh{Data: n / model, Model: model, FSDP: n/model > 1}
+		c.Mesh = device.Mesh{Data: n / network, Model: network, FSDP: n/network > 1}
 		r, err := Estimate(c)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%v: %w", c.Mesh, err))

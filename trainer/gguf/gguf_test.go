@@ -10,29 +10,29 @@ import (
 	"strings"
 	"testing"
 
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 	"temper/trainer/gguf"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
-func network(tied bool) qwen3.Config {
-	return qwen3.Config{
+func network(tied bool) model.Config {
+	return model.Config{
 		VocabSize: 300, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 16,
 		MaxPositionEmbeddings: 64, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: tied, InitializerRange: 0.1,
 	}
 }
 
 // directory is a model directory of random weights.
-func directory(t *testing.T, m qwen3.Config, files map[string][]byte) *hf.Model {
+func directory(t *testing.T, m model.Config, files map[string][]byte) *hf.Model {
 	t.Helper()
-	weights, err := qwen3.InitialTensors(m, 1)
+	weights, err := model.InitialTensors(m, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "model")
-	if err := hf.Create(dir, m, qwen3.ByName(weights), hf.Layout{DType: safetensors.F32, Files: files}); err != nil {
+	if err := hf.Create(dir, m, model.ByName(weights), hf.Layout{DType: safetensors.F32, Files: files}); err != nil {
 		t.Fatal(err)
 	}
 	opened, err := hf.Load(dir)

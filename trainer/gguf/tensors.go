@@ -3,9 +3,8 @@ package gguf
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -26,39 +25,17 @@ func kindOf(d safetensors.DType) (tensorKind, error) {
 	return tensorKind{}, fmt.Errorf("dtype %q, want F32, F16 or BF16", d)
 }
 
-// renamed maps the last parts of a checkpoint's tensor names to llama.cpp's.
-var renamed = map[string]string{
-	"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
-	"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-	"self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
-	"post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-}
-
-// nameOf is llama.cpp's name of a tensor.
-func nameOf(source string) (string, error) {
-	stem, block := strings.TrimSuffix(source, ".weight"), ""
-	if rest, ok := strings.CutPrefix(stem, "model.layers."); ok {
-		layer, part, _ := strings.Cut(rest, ".")
-		stem, block = part, "blk."+layer+"."
-	}
-	name, ok := renamed[stem]
-	if !ok {
-		return "", fmt.Errorf("tensor %s has no name in llama.cpp", source)
-	}
-	return block + name + ".weight", nil
-}
-
 // entriesOf places the tensors of a network. Vectors stay in float32, as llama.cpp
 // wants them; there a tied head is no tensor either.
-func entriesOf(model qwen3.Config, matrices tensorKind) ([]entry, error) {
+func entriesOf(network model.Config, matrices tensorKind) ([]entry, error) {
 	var out []entry
 	vectors, err := kindOf(safetensors.F32)
 	if err != nil {
 		return nil, err
 	}
 	at := int64(0)
-	for _, spec := range model.Tensors() {
-		name, err := nameOf(spec.Name)
+	for _, spec := range network.Tensors() {
+		name, err := spec.GGUF()
 		if err != nil {
 			return nil, err
 		}

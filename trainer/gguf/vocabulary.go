@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"temper/internal/tokenizer"
+	"temper/internal/chat/tokenizer"
 )
 
 // Kinds of tokens.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -126,7 +126,7 @@ func describe(m *hf.Model, kind tensorKind, o Options) ([]field, []string, error
 }
 
 // network describes the dimensions.
-func network(c qwen3.Config, kind tensorKind) []field {
+func network(c model.Config, kind tensorKind) []field {
 	return []field{
 		{"general.architecture", "qwen3"},
 		{"general.type", "model"},

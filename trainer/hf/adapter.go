@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -25,8 +25,8 @@ const adapterPrefix = "base_model.model."
 // others load beside the weights of base, a model's directory or name. weight is asked
 // once for each adapter. The directory appears whole or not at all. One that is there and
 // not empty is os.ErrExist.
-func CreateAdapter(dir string, model qwen3.Config, base string, weight func(name string) (qwen3.Tensor, bool), dtype safetensors.DType) error {
-	specs := model.Adapters()
+func CreateAdapter(dir string, network model.Config, base string, weight func(name string) (model.Tensor, bool), dtype safetensors.DType) error {
+	specs := network.Adapters()
 	if len(specs) == 0 {
 		return fmt.Errorf("create %s: the network has no adapters", dir)
 	}
@@ -35,7 +35,7 @@ func CreateAdapter(dir string, model qwen3.Config, base string, weight func(name
 	}
 	config, err := json.MarshalIndent(map[string]any{
 		"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "inference_mode": true,
-		"r": model.LoRA.Rank, "lora_alpha": model.LoRA.Alpha, "target_modules": strings.Split(model.LoRA.Targets, ","),
+		"r": network.LoRA.Rank, "lora_alpha": network.LoRA.Alpha, "target_modules": strings.Split(network.LoRA.Targets, ","),
 		"lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": false, "use_rslora": false, "use_dora": false, "init_lora_weights": true,
 	}, "", "  ")
 	if err != nil {
@@ -44,7 +44,7 @@ func CreateAdapter(dir string, model qwen3.Config, base string, weight func(name
 	for i := range specs {
 		specs[i].Name = adapterPrefix + specs[i].Name
 	}
-	named := func(name string) (qwen3.Tensor, bool) { return weight(strings.TrimPrefix(name, adapterPrefix)) }
+	named := func(name string) (model.Tensor, bool) { return weight(strings.TrimPrefix(name, adapterPrefix)) }
 	err = stage(dir, func(tmp string) error {
 		return errors.Join(
 			createShard(filepath.Join(tmp, adapterWeightsFile), specs, named, Layout{DType: dtype}),

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -26,15 +26,15 @@ type Layout struct {
 // Create writes a model as a new directory. weight is asked once for each tensor
 // of the configuration, so that it can make them one at a time. The directory
 // appears whole or not at all. One that is there and not empty is os.ErrExist.
-func Create(dir string, model qwen3.Config, weight func(name string) (qwen3.Tensor, bool), layout Layout) error {
-	if err := model.Validate(); err != nil {
+func Create(dir string, network model.Config, weight func(name string) (model.Tensor, bool), layout Layout) error {
+	if err := network.Validate(); err != nil {
 		return named(ConfigFile, err)
 	}
 	if !layout.DType.IsFloat() {
 		return fmt.Errorf("create %s: dtype %q, want F32, F16 or BF16", dir, layout.DType)
 	}
 	files := map[string][]byte{}
-	config, err := EncodeConfig(model, TorchName(layout.DType))
+	config, err := model.EncodeConfig(network, TorchName(layout.DType))
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func Create(dir string, model qwen3.Config, weight func(name string) (qwen3.Tens
 	for name, data := range layout.Files {
 		files[name] = data
 	}
-	shards := divide(model.Tensors(), layout)
+	shards := divide(network.Tensors(), layout)
 	if len(shards) > 1 {
 		if files[indexFile], err = encodeIndex(shards, layout); err != nil {
 			return err
@@ -72,12 +72,12 @@ func Create(dir string, model qwen3.Config, weight func(name string) (qwen3.Tens
 }
 
 // divide cuts the tensors into files.
-func divide(specs []qwen3.TensorSpec, layout Layout) [][]qwen3.TensorSpec {
+func divide(specs []model.TensorSpec, layout Layout) [][]model.TensorSpec {
 	limit := layout.MaxShard
 	if limit == 0 {
 		limit = 5e9
 	}
-	var out [][]qwen3.TensorSpec
+	var out [][]model.TensorSpec
 	size := int64(0)
 	for _, spec := range specs {
 		n := int64(spec.Size()) * layout.DType.Size()
@@ -97,7 +97,7 @@ func shardName(i, n int) string {
 	return fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, n)
 }
 
-func encodeIndex(shards [][]qwen3.TensorSpec, layout Layout) ([]byte, error) {
+func encodeIndex(shards [][]model.TensorSpec, layout Layout) ([]byte, error) {
 	var index struct {
 		Metadata struct {
 			TotalSize int64 `json:"total_size"`
@@ -118,7 +118,7 @@ func encodeIndex(shards [][]qwen3.TensorSpec, layout Layout) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-func createShard(path string, specs []qwen3.TensorSpec, weight func(string) (qwen3.Tensor, bool), layout Layout) error {
+func createShard(path string, specs []model.TensorSpec, weight func(string) (model.Tensor, bool), layout Layout) error {
 	var infos []safetensors.Info
 	for _, spec := range specs {
 		infos = append(infos, safetensors.Info{Name: spec.Name, DType: layout.DType, Shape: spec.Shape})

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -34,7 +34,7 @@ type Token struct {
 // Describe returns the files beside weights of the type, by name, so that the
 // directory is complete for other programs. files are those that the model came
 // with: they stay as they are but for what they would get wrong about g.
-func Describe(model qwen3.Config, d safetensors.DType, files map[string][]byte, g Generation) (map[string][]byte, error) {
+func Describe(network model.Config, d safetensors.DType, files map[string][]byte, g Generation) (map[string][]byte, error) {
 	if len(g.Stop) == 0 || g.Template == "" {
 		return nil, errors.New("describe a model: no token ends a turn, or there is no chat template")
 	}
@@ -43,10 +43,10 @@ func Describe(model qwen3.Config, d safetensors.DType, files map[string][]byte, 
 		out = map[string][]byte{}
 	}
 	var err error
-	if out[ConfigFile], err = describedConfig(model, d, g); err != nil {
+	if out[ConfigFile], err = describedConfig(network, d, g); err != nil {
 		return nil, err
 	}
-	if out[TokenizerConfigFile], err = g.tokenizerConfig(model, files[TokenizerConfigFile]); err != nil {
+	if out[TokenizerConfigFile], err = g.tokenizerConfig(network, files[TokenizerConfigFile]); err != nil {
 		return nil, fmt.Errorf("%s: %w", TokenizerConfigFile, err)
 	}
 	out[TemplateFile] = []byte(g.Template)
@@ -57,8 +57,8 @@ func Describe(model qwen3.Config, d safetensors.DType, files map[string][]byte, 
 }
 
 // describedConfig is config.json with the ids that programs look for there.
-func describedConfig(model qwen3.Config, d safetensors.DType, g Generation) ([]byte, error) {
-	config, err := EncodeConfig(model, TorchName(d))
+func describedConfig(network model.Config, d safetensors.DType, g Generation) ([]byte, error) {
+	config, err := model.EncodeConfig(network, TorchName(d))
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (g Generation) generationConfig() ([]byte, error) {
 // tokenizerConfig is the file that the model came with, with the end of a turn
 // and the template of the training, or a new one. Its class takes the splitting
 // of text from tokenizer.json, and not from the name of the architecture.
-func (g Generation) tokenizerConfig(model qwen3.Config, file []byte) ([]byte, error) {
+func (g Generation) tokenizerConfig(network model.Config, file []byte) ([]byte, error) {
 	if file == nil {
 		return indented(struct {
 			Class        string  `json:"tokenizer_class"`
@@ -103,7 +103,7 @@ func (g Generation) tokenizerConfig(model qwen3.Config, file []byte) ([]byte, er
 			Pad          string  `json:"pad_token"`
 			Unknown      *string `json:"unk_token"`
 			ChatTemplate string  `json:"chat_template"`
-		}{Class: "PreTrainedTokenizerFast", MaxLength: model.MaxPositionEmbeddings, EOS: g.Stop[0].Text, Pad: g.Pad.Text, ChatTemplate: g.Template})
+		}{Class: "PreTrainedTokenizerFast", MaxLength: network.MaxPositionEmbeddings, EOS: g.Stop[0].Text, Pad: g.Pad.Text, ChatTemplate: g.Template})
 	}
 	var has struct {
 		EOS      json.RawMessage `json:"eos_token"`

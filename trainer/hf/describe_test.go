@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/trainer/hf"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -52,7 +53,7 @@ func TestDescribe(t *testing.T) {
 	if string(files[hf.TemplateFile]) != generation().Template || string(files[hf.TokenizerFile]) != "{}" || len(files) != 5 {
 		t.Errorf("files %v", files)
 	}
-	if config, err := hf.ParseConfig(files[hf.ConfigFile]); err != nil || len(config.Notes) > 0 {
+	if config, err := model.ParseConfig(files[hf.ConfigFile]); err != nil || len(config.Notes) > 0 {
 		t.Errorf("config.json: notes %q, error %v", config.Notes, err)
 	}
 }

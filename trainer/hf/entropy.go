@@ -5,11 +5,11 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // entropyRows is how many positions have their scores over the vocabulary in memory at a
@@ -29,7 +29,7 @@ func Entropies(m *Model, backend string, temperature float64, sequences [][]int3
 			return fmt.Errorf("sequence %d: %w", i, err)
 		}
 	}
-	store := model.NewStore()
+	store := ml.NewStore()
 	if err := m.Import(store); err != nil {
 		return err
 	}
@@ -38,13 +38,13 @@ func Entropies(m *Model, backend string, temperature float64, sequences [][]int3
 		return err
 	}
 	defer dev.Finalize()
-	exec, err := model.NewExec(dev, store, func(scope *model.Scope, tokens, next *graph.Node) *graph.Node {
-		hidden := qwen3.Forward(scope, m.Config.Config, qwen3.Inputs{Tokens: tokens}, qwen3.Options{}) // [1, T, D]
+	exec, err := ml.NewExec(dev, store, func(scope *ml.Scope, tokens, next *graph.Node) *graph.Node {
+		hidden := model.Forward(scope, m.Config.Config, model.Inputs{Tokens: tokens}, model.Options{}) // [1, T, D]
 		length := hidden.Shape().Dim(1)
 		var parts []*graph.Node
 		for at := 0; at < length; at += entropyRows {
 			rows := graph.AxisRange(at, min(at+entropyRows, length))
-			logits := qwen3.Logits(scope, m.Config.Config, graph.Slice(hidden, graph.AxisRange(), rows, graph.AxisRange())) // [1, R, V]
+			logits := model.Logits(scope, m.Config.Config, graph.Slice(hidden, graph.AxisRange(), rows, graph.AxisRange())) // [1, R, V]
 			logprobs := graph.LogSoftmax(graph.MulScalar(logits, 1/temperature), -1)
 			entropy := graph.Neg(graph.ReduceSum(graph.Mul(graph.Exp(logprobs), logprobs), -1)) // [1, R]
 			came := graph.OneHot(graph.Slice(next, graph.AxisRange(), rows), m.Config.VocabSize, logprobs.DType())
@@ -69,7 +69,7 @@ func Entropies(m *Model, backend string, temperature float64, sequences [][]int3
 }
 
 // entropies fills in what belongs to ids, but for the first one.
-func entropies(exec *model.Exec, ids []int32, entropy, logprob []float32) error {
+func entropies(exec *ml.Exec, ids []int32, entropy, logprob []float32) error {
 	n := len(ids) - 1
 	if n < 1 {
 		return nil

@@ -6,11 +6,11 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Logits computes the scores over the vocabulary after each of the ids, in
@@ -20,7 +20,7 @@ func (m *Model) Logits(backend string, ids []int32, rows Rows) ([][]float32, err
 	if err := m.CheckIDs(ids); err != nil {
 		return nil, err
 	}
-	store := model.NewStore()
+	store := ml.NewStore()
 	if err := m.Import(store); err != nil {
 		return nil, err
 	}
@@ -29,12 +29,12 @@ func (m *Model) Logits(backend string, ids []int32, rows Rows) ([][]float32, err
 		return nil, err
 	}
 	defer dev.Finalize()
-	exec, err := model.NewExec(dev, store, func(scope *model.Scope, tokens *graph.Node) *graph.Node {
-		hidden := qwen3.Forward(scope, m.Config.Config, qwen3.Inputs{Tokens: tokens}, qwen3.Options{}) // [1, T, D]
+	exec, err := ml.NewExec(dev, store, func(scope *ml.Scope, tokens *graph.Node) *graph.Node {
+		hidden := model.Forward(scope, m.Config.Config, model.Inputs{Tokens: tokens}, model.Options{}) // [1, T, D]
 		if rows == LastRow {
 			hidden = graph.Slice(hidden, graph.AxisRange(), graph.AxisElem(len(ids)-1), graph.AxisRange())
 		}
-		return qwen3.Logits(scope, m.Config.Config, hidden) // [1, T or 1, V]
+		return model.Logits(scope, m.Config.Config, hidden) // [1, T or 1, V]
 	})
 	if err != nil {
 		return nil, fmt.Errorf("logits: %w", err)
@@ -81,13 +81,13 @@ func (m *Model) CheckIDs(ids []int32) error {
 
 // Import puts the weights into a store under qwen3's names, one at a time: the
 // host holds one copy of them.
-func (m *Model) Import(store *model.Store) error {
+func (m *Model) Import(store *ml.Store) error {
 	for t, err := range m.All() {
 		if err != nil {
 			return err
 		}
 		value := tensors.FromFlatDataAndDimensions(t.Data, t.Shape...)
-		path := qwen3.VariablePath(t.Name)
+		path := model.VariablePath(t.Name)
 		if v := store.GetVariable(path); v != nil {
 			err = v.SetValue(value)
 		} else {

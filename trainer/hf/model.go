@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -29,17 +29,11 @@ const (
 // Model is an open directory. The weights stay on disk until they are asked
 // for. Its methods may be called concurrently.
 type Model struct {
-	Config Config
+	Config model.FileConfig
 	path   string
 	shards []*safetensors.File          // by file name
 	at     map[string]*safetensors.File // by tensor
 }
-
-// Names of the tensors that a tied model may store twice.
-const (
-	nameEmbed = "model.embed_tokens.weight"
-	nameHead  = "lm_head.weight"
-)
 
 // Load opens a directory and checks it against its config.json without reading
 // the weights: each line of the error is a problem, and all are there. The
@@ -58,7 +52,9 @@ func (m *Model) load() error {
 	}
 	data, configErr := m.read(ConfigFile, maxConfig)
 	if configErr == nil {
-		m.Config, configErr = ParseConfig(data)
+		if m.Config, configErr = model.ParseConfig(data); configErr != nil {
+			configErr = named(ConfigFile, configErr)
+		}
 	}
 	weightsErr := m.open()
 	if configErr != nil || weightsErr != nil {
@@ -129,7 +125,7 @@ func (m *Model) check() error {
 		for _, t := range file.Tensors {
 			switch {
 			case wanted[t.Name]:
-			case t.Name == nameHead && m.Config.TieWordEmbeddings:
+			case t.Name == model.NameHead && m.Config.TieWordEmbeddings:
 				storedHead = true
 			default:
 				errs = append(errs, fmt.Errorf("%s: tensor %s is no part of the network", file.Name(), t.Name))
@@ -144,18 +140,18 @@ func (m *Model) check() error {
 
 // checkTiedHead compares the two copies of a tied model's embedding.
 func (m *Model) checkTiedHead() error {
-	embed, _ := m.at[nameEmbed].Lookup(nameEmbed)
-	head, _ := m.at[nameHead].Lookup(nameHead)
+	embed, _ := m.at[model.NameEmbed].Lookup(model.NameEmbed)
+	head, _ := m.at[model.NameHead].Lookup(model.NameHead)
 	same := embed.DType == head.DType && slices.Equal(embed.Shape, head.Shape)
 	if same {
 		var err error
-		same, err = equalReaders(m.at[nameEmbed].Section(embed), m.at[nameHead].Section(head))
+		same, err = equalReaders(m.at[model.NameEmbed].Section(embed), m.at[model.NameHead].Section(head))
 		if err != nil {
 			return err
 		}
 	}
 	if !same {
-		return fmt.Errorf("tie_word_embeddings is true, but %s differs from %s", nameHead, nameEmbed)
+		return fmt.Errorf("tie_word_embeddings is true, but %s differs from %s", model.NameHead, model.NameEmbed)
 	}
 	return nil
 }
@@ -181,23 +177,23 @@ func equalReaders(a, b io.Reader) (bool, error) {
 }
 
 // Tensor reads a weight as float32, which is exact for all three types.
-func (m *Model) Tensor(name string) (qwen3.Tensor, error) {
+func (m *Model) Tensor(name string) (model.Tensor, error) {
 	file, ok := m.at[name]
 	if !ok {
-		return qwen3.Tensor{}, fmt.Errorf("%s: tensor %s is missing", m.path, name)
+		return model.Tensor{}, fmt.Errorf("%s: tensor %s is missing", m.path, name)
 	}
 	info, _ := file.Lookup(name)
 	values, err := file.Float32s(name)
 	if err != nil {
-		return qwen3.Tensor{}, fmt.Errorf("%s: %w", m.path, err)
+		return model.Tensor{}, fmt.Errorf("%s: %w", m.path, err)
 	}
-	return qwen3.Tensor{Name: name, Shape: info.Shape, Data: values}, nil
+	return model.Tensor{Name: name, Shape: info.Shape, Data: values}, nil
 }
 
 // All reads the weights one after the other, in the order of Config.Tensors.
 // It ends with the first error.
-func (m *Model) All() iter.Seq2[qwen3.Tensor, error] {
-	return func(yield func(qwen3.Tensor, error) bool) {
+func (m *Model) All() iter.Seq2[model.Tensor, error] {
+	return func(yield func(model.Tensor, error) bool) {
 		for _, spec := range m.Config.Tensors() {
 			t, err := m.Tensor(spec.Name)
 			if !yield(t, err) || err != nil {

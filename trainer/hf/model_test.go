@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -35,9 +35,14 @@ func contents(t *testing.T, dir string) map[string]string {
 }
 
 // tensors reads all weights.
-func tensors(t *testing.T, m *hf.Model) []qwen3.Tensor {
+func tiny() model.Config {
+	return model.Config{VocabSize: 64, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+		HeadDim: 16, MaxPositionEmbeddings: 128, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
+}
+
+func tensors(t *testing.T, m *hf.Model) []model.Tensor {
 	t.Helper()
-	var out []qwen3.Tensor
+	var out []model.Tensor
 	for tensor, err := range m.All() {
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +82,7 @@ func TestCreateKeepsEveryBit(t *testing.T) {
 			m := load(t, dir)
 			values := tensors(t, m)
 			dir = filepath.Join(t.TempDir(), "out")
-			if err := hf.Create(dir, m.Config.Config, qwen3.ByName(values), hf.Layout{DType: dtype}); err != nil {
+			if err := hf.Create(dir, m.Config.Config, model.ByName(values), hf.Layout{DType: dtype}); err != nil {
 				t.Fatal(err)
 			}
 			written := load(t, dir)
@@ -97,10 +102,10 @@ func TestCreateRounds(t *testing.T) {
 	m := load(t, "testdata/untied")
 	weights := tensors(t, m)
 	const name = "model.layers.1.self_attn.q_norm.weight"
-	value, _ := qwen3.ByName(weights)(name)
+	value, _ := model.ByName(weights)(name)
 	value.Data[3] = 1 + 3.0/256 // a tie in bfloat16
 	out := filepath.Join(t.TempDir(), "out")
-	if err := hf.Create(out, m.Config.Config, qwen3.ByName(weights), hf.Layout{DType: safetensors.BF16}); err != nil {
+	if err := hf.Create(out, m.Config.Config, model.ByName(weights), hf.Layout{DType: safetensors.BF16}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := load(t, out).Tensor(name)
@@ -150,26 +155,26 @@ func TestTiedHeadMayBeStored(t *testing.T) {
 func TestCreateIsWholeOrNothing(t *testing.T) {
 	parent := t.TempDir()
 	out := filepath.Join(parent, "out")
-	weights, err := qwen3.InitialTensors(tiny(), 1)
+	weights, err := model.InitialTensors(tiny(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	create := func(change func(name string, value qwen3.Tensor) (qwen3.Tensor, bool)) error {
-		return hf.Create(out, tiny(), func(name string) (qwen3.Tensor, bool) {
-			value, _ := qwen3.ByName(weights)(name)
+	create := func(change func(name string, value model.Tensor) (model.Tensor, bool)) error {
+		return hf.Create(out, tiny(), func(name string) (model.Tensor, bool) {
+			value, _ := model.ByName(weights)(name)
 			return change(name, value)
 		}, hf.Layout{DType: safetensors.F32})
 	}
-	same := func(_ string, value qwen3.Tensor) (qwen3.Tensor, bool) { return value, true }
+	same := func(_ string, value model.Tensor) (model.Tensor, bool) { return value, true }
 	const norm = "model.norm.weight"
-	for want, change := range map[string]func(string, qwen3.Tensor) (qwen3.Tensor, bool){
-		norm + ": shape [2], want [": func(name string, value qwen3.Tensor) (qwen3.Tensor, bool) {
+	for want, change := range map[string]func(string, model.Tensor) (model.Tensor, bool){
+		norm + ": shape [2], want [": func(name string, value model.Tensor) (model.Tensor, bool) {
 			if name == norm {
 				value.Shape, value.Data = []int{2}, []float32{1, 2}
 			}
 			return value, true
 		},
-		norm + ": it is missing": func(name string, value qwen3.Tensor) (qwen3.Tensor, bool) { return value, name != norm },
+		norm + ": it is missing": func(name string, value model.Tensor) (model.Tensor, bool) { return value, name != norm },
 	} {
 		if err := create(change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
@@ -209,13 +214,13 @@ func withFileLimit(t *testing.T, limit uint64, f func() error) error {
 
 // TestCreateInShards: what Create writes loads, with the values that it got.
 func TestCreateInShards(t *testing.T) {
-	weights, err := qwen3.InitialTensors(tiny(), 3)
+	weights, err := model.InitialTensors(tiny(), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, limit := range []int64{0, 30_000} {
 		out := filepath.Join(t.TempDir(), "a", "out")
-		err := hf.Create(out, tiny(), qwen3.ByName(weights), hf.Layout{DType: safetensors.F32, MaxShard: limit})
+		err := hf.Create(out, tiny(), model.ByName(weights), hf.Layout{DType: safetensors.F32, MaxShard: limit})
 		if err != nil {
 			t.Fatal(err)
 		}

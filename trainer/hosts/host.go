@@ -15,8 +15,8 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/passes"
-	"temper/trainer/qwen3"
 	"temper/trainer/weights/tensor"
 )
 
@@ -92,7 +92,7 @@ func (m *Host) join(c *conn) (rank int, err error) {
 type work struct {
 	host      *Host
 	conn      *conn
-	network   qwen3.Config
+	network   model.Config
 	assistant *passes.Assistant // nil before the first setup
 	running   sync.WaitGroup    // passes, and beats
 	passes    sync.WaitGroup

@@ -18,7 +18,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hosts"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // identity of the processes of these tests, which are one.
@@ -119,7 +119,7 @@ func (s *site) await(what string, ok func(hosts.Counts) bool) {
 
 func smallConfig() trainer.Config {
 	return trainer.Config{
-		Model: qwen3.Config{
+		Model: model.Config{
 			VocabSize: 37, HiddenSize: 16, IntermediateSize: 24, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 			HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1,
 		},

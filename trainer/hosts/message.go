@@ -6,9 +6,9 @@ import (
 	"temper/internal/config"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/packing"
 	"temper/trainer/passes"
-	"temper/trainer/qwen3"
 )
 
 // protocol is the number of the form of messages.
@@ -76,8 +76,8 @@ type setup struct {
 	// decides the bits of a device other than the Go backend.
 	Kernels     kernels.Kernels `json:"kernels"`
 	Device      string          `json:"device,omitempty"`
-	Network     qwen3.Config    `json:"network"`
-	Options     qwen3.Options   `json:"options"`
+	Network     model.Config    `json:"network"`
+	Options     model.Options   `json:"options"`
 	Loss        config.Loss     `json:"loss"`
 	Entropies   bool            `json:"entropies,omitempty"`
 	Temperature float64         `json:"temperature"`
@@ -103,7 +103,7 @@ func (s setup) config(backend string) passes.Config {
 
 // maxBytes bounds the tensors of a frame for a network: its weights, or the inputs of a
 // pass over long rows.
-func maxBytes(network qwen3.Config) int64 { return 4*int64(network.NumParameters()) + 1<<28 }
+func maxBytes(network model.Config) int64 { return 4*int64(network.NumParameters()) + 1<<28 }
 
 // refuse returns the reason why a host may not work for a hub, "" for none.
 func (h hello) refuse(hub Identity) string {

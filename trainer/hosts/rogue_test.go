@@ -18,7 +18,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/hosts"
 	"temper/trainer/loss"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // rogue lets a host join that does what it is told.
@@ -151,14 +151,14 @@ func TestCancelWhileMembersHang(t *testing.T) {
 // let go, and an update has the bits of one process.
 func TestResultsOfAnotherForm(t *testing.T) {
 	cfg := smallConfig().Model
-	gradients := func(measures int, of func(spec qwen3.TensorSpec) *tensors.Tensor) (out []*tensors.Tensor) {
+	gradients := func(measures int, of func(spec model.TensorSpec) *tensors.Tensor) (out []*tensors.Tensor) {
 		out = append(out, tensors.FromValue(make([]float32, measures)))
 		for _, spec := range cfg.Tensors() {
 			out = append(out, of(spec))
 		}
 		return out
 	}
-	zeros := func(spec qwen3.TensorSpec) *tensors.Tensor {
+	zeros := func(spec model.TensorSpec) *tensors.Tensor {
 		return tensors.FromShape(shapes.Make(dtypes.Float32, spec.Shape...))
 	}
 	num := int(loss.NumMeasures)
@@ -168,8 +168,8 @@ func TestResultsOfAnotherForm(t *testing.T) {
 		"measures alone": hosts.Result(gradients(num, zeros)[:1]...),
 		"one too many":   hosts.Result(append(gradients(num, zeros), tensors.FromValue([]float32{1}))...),
 		"other measures": hosts.Result(gradients(num-1, zeros)...),
-		"single numbers": hosts.Result(gradients(num, func(qwen3.TensorSpec) *tensors.Tensor { return tensors.FromValue(float32(0.5)) })...),
-		"another type": hosts.Result(gradients(num, func(spec qwen3.TensorSpec) *tensors.Tensor {
+		"single numbers": hosts.Result(gradients(num, func(model.TensorSpec) *tensors.Tensor { return tensors.FromValue(float32(0.5)) })...),
+		"another type": hosts.Result(gradients(num, func(spec model.TensorSpec) *tensors.Tensor {
 			return tensors.FromShape(shapes.Make(dtypes.Int32, spec.Shape...))
 		})...),
 		"one of one value": hosts.Result(append(gradients(num, zeros)[:len(cfg.Tensors())], tensors.FromValue([]float32{1}))...),

@@ -17,7 +17,7 @@ import (
 
 	"temper/trainer"
 	"temper/trainer/hosts"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // What a leader of BenchmarkProcesses trains, and with how many hosts.
@@ -30,7 +30,7 @@ const (
 const measuredUpdates = 2
 
 // sizes are networks of about 1 and 5 million parameters.
-var sizes = map[string]qwen3.Config{
+var sizes = map[string]model.Config{
 	"1M": {VocabSize: 512, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 5, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 32},
 	"5M": {VocabSize: 1024, HiddenSize: 256, IntermediateSize: 768, NumHiddenLayers: 6, NumAttentionHeads: 8, NumKeyValueHeads: 4, HeadDim: 32},
 }

@@ -5,7 +5,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 
-	"temper/trainer/vjp"
+	"temper/trainer/model"
 )
 
 // Logprobs returns for each token log p(target) under softmax(logits /
@@ -37,7 +37,7 @@ func Logprobs(logits, targets *Node, temperature float64) (logprobs, entropy *No
 
 	z := func(x *Node) *Node { return Sub(x, ReduceAndKeep(x, ReduceMax, -1)) } // [N, V]
 	sum := func(x *Node) *Node { return ReduceSum(Exp(z(x)), -1) }              // [N]
-	logprobs = vjp.With(x,
+	logprobs = model.WithGradient(x,
 		func(x *Node) *Node { return Sub(Gather(z(x), at), Log(sum(x))) }, // [N]
 		func(x, v *Node) *Node {
 			softmax := Mul(Exp(z(x)), InsertAxes(Neg(Div(v, sum(x))), -1)) // [N, V]

@@ -5,17 +5,17 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // BlockTokens is the number of tokens in a block of the cache.
-const BlockTokens = qwen3.BlockTokens
+const BlockTokens = model.BlockTokens
 
 // The cache is [P, BlockTokens*Y]: blocks, the last of which takes what nobody wants. All
 // layers of a token lie side by side, so that a block is one piece of memory.
 
 // numbers is Y: keys and values of all layers of one token.
-func numbers(cfg qwen3.Config) int {
+func numbers(cfg model.Config) int {
 	return cfg.NumHiddenLayers * 2 * cfg.NumKeyValueHeads * cfg.HeadDim
 }
 
@@ -29,7 +29,7 @@ func spread(n int) int { return blocksOf(n + BlockTokens - 1) }
 // room for whole blocks of more tokens: of each layer keys [B, K, E, S] and values [B, K, S, E]. In
 // the room stands what the block has that nobody reads: a copy of blocks costs less than to
 // pad each layer.
-func contexts(cfg qwen3.Config, cache, tables *node, room int) []*node {
+func contexts(cfg model.Config, cache, tables *node, room int) []*node {
 	rows, layers, kv, e := tables.Shape().Dimensions[0], cfg.NumHiddenLayers, cfg.NumKeyValueHeads, cfg.HeadDim
 	if room > 0 {
 		nobodys := graph.Const(cache.Graph(), int32(cache.Shape().Dimensions[0]-1)) //nolint:gosec // a block

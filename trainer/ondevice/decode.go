@@ -7,6 +7,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"temper/trainer/model"
 )
 
 // Columns of what the host sends for each slot of a decoding call. The numbers of blocks
@@ -165,18 +167,18 @@ func (d decoder) step(c control, s state) (state, *node) {
 	zero := graph.Const(g, int32(0))
 	every := func(n *node) *node { return graph.BroadcastToDims(n, d.slots) }
 	position := graph.Add(c.position, every(s.step))
-	cos, sin := d.angles(position)
+	net := d.at(position)
 	seen := d.seen(c, s.step)
 	at := graph.Add(s.step, graph.Const(g, int32(d.length))) //nolint:gosec // a context
 
 	x := d.embed(s.token)
 	caches := make([]*node, len(s.caches))
-	for i := range d.cfg.NumHiddenLayers {
-		q, k, v := d.qkv(i, x, cos, sin)
+	for i, l := range d.cfg.Layers() {
+		q, k, v := model.QKV(net, &l, x)
 		caches[2*i] = graph.DynamicUpdateSlice(s.caches[2*i], graph.Reshape(k, d.slots, kv, e, 1), []*node{zero, zero, zero, at})
 		caches[2*i+1] = graph.DynamicUpdateSlice(s.caches[2*i+1], graph.Reshape(v, d.slots, kv, 1, e), []*node{zero, zero, at, zero})
 		answers := attention(graph.Reshape(q, d.slots, kv, d.groups(), e), caches[2*i], caches[2*i+1], seen)
-		x = d.finish(i, x, graph.Reshape(answers, d.slots, heads*e))
+		x = d.finish(&l, x, graph.Reshape(answers, d.slots, heads*e))
 	}
 	logits := d.logits(x)
 	one := graph.Const(g, int32(1))

@@ -14,13 +14,13 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
 // Config of a Device.
 type Config struct {
-	Model qwen3.Config
+	Model model.Config
 	// Slots bounds the sequences of one decoding call.
 	Slots int
 	// Blocks is how many blocks the cache holds.
@@ -33,7 +33,7 @@ type Config struct {
 
 // Device is a policy on one device. It belongs to one goroutine.
 type Device struct {
-	cfg      qwen3.Config
+	cfg      model.Config
 	backend  compute.Backend
 	buckets  Buckets
 	blocks   int

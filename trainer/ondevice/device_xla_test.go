@@ -11,8 +11,8 @@ import (
 
 	"temper/internal/rl"
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/ondevice"
-	"temper/trainer/qwen3"
 	"temper/trainer/weights/tensor"
 	"temper/trainer/xla/xlatest"
 )
@@ -88,8 +88,8 @@ func open(t *testing.T) *counting {
 	return &counting{Backend: b}
 }
 
-func small() qwen3.Config {
-	return qwen3.Config{
+func small() model.Config {
+	return model.Config{
 		VocabSize: 90, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 8,
 		MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.3,
 	}
@@ -105,7 +105,7 @@ func TestXLATransfersOfDecoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	weights, err := qwen3.InitialTensors(small(), 1)
+	weights, err := model.InitialTensors(small(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestXLADrawsOfTheGraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	weights, err := qwen3.InitialTensors(cfg, 1)
+	weights, err := model.InitialTensors(cfg, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

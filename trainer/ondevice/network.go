@@ -9,80 +9,102 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 type node = graph.Node
 
 // network is the policy inside one program.
 type network struct {
-	cfg     qwen3.Config
-	weights map[string]*node
+	cfg      model.Config
+	weights  map[string]*node
+	cos, sin *node // [R, 1, E/2], of the positions of the tokens
 }
 
-// layer returns a weight of layer i.
-func (n network) layer(i int, name string) *node { return n.weights[layerName(i, name)] }
+var _ model.Ops[*node] = network{}
 
 // groups is G.
-func (n network) groups() int { return n.cfg.NumAttentionHeads / n.cfg.NumKeyValueHeads }
+func (n network) groups() int { return n.cfg.Groups() }
 
-// norm is x / rms(x) * weight over the last axis.
-func (n network) norm(x, weight *node) *node {
+// Norm is x / rms(x) * weight over the last axis.
+func (n network) Norm(weight string, x *node) *node {
 	dims := x.Shape().Dimensions
 	sum := graph.ReduceAndKeep(graph.Mul(x, x), graph.ReduceSum, -1)
 	ms := graph.Mul(sum, numbersLike(sum, float32(1/float64(dims[len(dims)-1]))))
 	scale := graph.Rsqrt(graph.Add(ms, numbersLike(ms, float32(n.cfg.RMSNormEps))))
-	return graph.Mul(graph.Mul(x, scale), graph.ExpandLeftToRank(weight, x.Rank()))
+	return graph.Mul(graph.Mul(x, scale), graph.ExpandLeftToRank(n.weights[weight], x.Rank()))
 }
+
+// HeadNorm is Norm for x [R, heads, E].
+func (n network) HeadNorm(weight string, x *node) *node { return n.Norm(weight, x) }
 
 // product is x [R, in] times a weight [in, out].
 func product(x, w *node) *node { return graph.DotGeneral(x, []int{1}, nil, w, []int{0}, nil) }
 
 // embed looks tokens [R] up: [R, D].
 func (n network) embed(tokens *node) *node {
-	return graph.Gather(n.weights[nameEmbed], graph.InsertAxes(tokens, -1))
+	return graph.Gather(n.weights[model.NameEmbed], graph.InsertAxes(tokens, -1))
 }
 
-// angles are the cosines and sines of positions [R]: [R, 1, E/2] each.
-func (n network) angles(positions *node) (cos, sin *node) {
+// at is the network for tokens at positions [R].
+func (n network) at(positions *node) network {
 	both := graph.Gather(n.weights[nameRope], graph.InsertAxes(positions, -1)) // [R, E]
 	both = graph.InsertAxes(both, 1)
 	half := n.cfg.HeadDim / 2
-	return graph.SliceAxis(both, 2, graph.AxisRange(0, half)), graph.SliceAxis(both, 2, graph.AxisRangeToEnd(half))
+	n.cos, n.sin = graph.SliceAxis(both, 2, graph.AxisRange(0, half)), graph.SliceAxis(both, 2, graph.AxisRangeToEnd(half))
+	return n
 }
 
-// rotate turns the halves of x [R, heads, E] by angles.
-func rotate(x, cos, sin *node) *node {
+// Rotate turns the halves of x [R, heads, E].
+func (n network) Rotate(x *node) *node {
 	half := x.Shape().Dimensions[2] / 2
 	a, b := graph.SliceAxis(x, 2, graph.AxisRange(0, half)), graph.SliceAxis(x, 2, graph.AxisRangeToEnd(half))
 	return graph.Concatenate([]*node{
-		graph.Sub(graph.Mul(a, cos), graph.Mul(b, sin)), graph.Add(graph.Mul(b, cos), graph.Mul(a, sin)),
+		graph.Sub(graph.Mul(a, n.cos), graph.Mul(b, n.sin)), graph.Add(graph.Mul(b, n.cos), graph.Mul(a, n.sin)),
 	}, 2)
 }
 
-// qkv projects x [R, D] of layer i to queries [R, K*G, E], keys and values [R, K, E].
-func (n network) qkv(i int, x, cos, sin *node) (q, k, v *node) {
-	rows, heads, kv, e := x.Shape().Dimensions[0], n.cfg.NumAttentionHeads, n.cfg.NumKeyValueHeads, n.cfg.HeadDim
-	all := product(n.norm(x, n.layer(i, nameAttnNorm)), n.layer(i, nameQKV)) // [R, (H+2K)*E]
-	all = graph.Reshape(all, rows, heads+2*kv, e)
-	part := func(from, to int) *node { return graph.SliceAxis(all, 1, graph.AxisRange(from, to)) }
-	q = rotate(n.norm(part(0, heads), n.layer(i, nameQNorm)), cos, sin)
-	k = rotate(n.norm(part(heads, heads+kv), n.layer(i, nameKNorm)), cos, sin)
-	return q, k, part(heads+kv, heads+2*kv)
+// linear is the product of x [R, in] and the weights that begin with l, side by side, and
+// their biases.
+func (n network) linear(l model.Linear, x *node) *node {
+	y := product(x, n.weights[l.Weight])
+	if l.Bias != "" {
+		y = graph.Add(y, graph.BroadcastToDims(graph.InsertAxes(n.weights[l.Bias], 0), y.Shape().Dimensions...))
+	}
+	return y
 }
 
+// ProjectQKV projects x [R, D] to heads [R, K*G|K|K, E].
+func (n network) ProjectQKV(l *model.Layer, x *node) (q, k, v *node) {
+	heads, kv := n.cfg.NumAttentionHeads, n.cfg.NumKeyValueHeads
+	all := graph.Reshape(n.linear(l.Q, x), x.Shape().Dimensions[0], heads+2*kv, n.cfg.HeadDim)
+	part := func(from, to int) *node { return graph.SliceAxis(all, 1, graph.AxisRange(from, to)) }
+	return part(0, heads), part(heads, heads+kv), part(heads+kv, heads+2*kv)
+}
+
+// GateUp projects x [R, D] to [R, F] twice.
+func (n network) GateUp(l *model.Layer, x *node) (gate, up *node) {
+	both := n.linear(l.Gate, x)
+	return graph.SliceAxis(both, 1, graph.AxisRange(0, l.Gate.Out)), graph.SliceAxis(both, 1, graph.AxisRangeToEnd(l.Gate.Out))
+}
+
+// Gated is SwiGLU's product.
+func (n network) Gated(gate, up *node) *node {
+	return graph.Mul(graph.Mul(gate, graph.Sigmoid(gate)), up)
+}
+
+// Linear projects x [R, in] to [R, out].
+func (n network) Linear(l model.Linear, x *node) *node { return n.linear(l, x) }
+
 // finish adds the answers of attention [R, K*G*E] and the feed-forward part to x [R, D].
-func (n network) finish(i int, x, answers *node) *node {
-	x = graph.Add(x, product(answers, n.layer(i, nameO)))
-	both := product(n.norm(x, n.layer(i, nameMLPNorm)), n.layer(i, nameGateUp)) // [R, 2F]
-	f := n.cfg.IntermediateSize
-	gate, up := graph.SliceAxis(both, 1, graph.AxisRange(0, f)), graph.SliceAxis(both, 1, graph.AxisRangeToEnd(f))
-	return graph.Add(x, product(graph.Mul(graph.Mul(gate, graph.Sigmoid(gate)), up), n.layer(i, nameDown)))
+func (n network) finish(l *model.Layer, x, answers *node) *node {
+	x = graph.Add(x, n.linear(l.O, answers))
+	return graph.Add(x, model.FeedForward(n, l, x))
 }
 
 // logits maps x [R, D] to [R, V].
 func (n network) logits(x *node) *node {
-	return product(n.norm(x, n.weights[nameNorm]), n.weights[nameHead])
+	return product(n.Norm(model.NameNorm, x), n.weights[model.NameHead])
 }
 
 // attention answers queries [B, K, M, E], of which each sees the keys [B, K, E, S] and values

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/xla/xlatest"
 )
 
@@ -16,7 +16,7 @@ func TestXLACacheInPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(b, Config{Model: qwen3.Config{
+	d, err := New(b, Config{Model: model.Config{
 		VocabSize: 90, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 1, NumAttentionHeads: 4, NumKeyValueHeads: 2, HeadDim: 8,
 		MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.3,
 	}, Slots: 4, Blocks: 100, MaxContext: 80})

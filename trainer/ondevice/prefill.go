@@ -4,6 +4,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"temper/trainer/model"
 )
 
 // Columns of what the host sends for each row of a prefill. The tokens follow, and then the
@@ -32,7 +34,7 @@ func (p prefiller) build(cache, ctl *node) *node {
 
 	grid := shapes.Make(dtypes.Int32, p.rows, p.chunk)
 	positions := graph.Add(graph.Iota(g, grid, 1), graph.BroadcastToDims(graph.Reshape(first, p.rows, 1), p.rows, p.chunk))
-	cos, sin := p.angles(graph.Reshape(positions, -1))
+	at := p.at(graph.Reshape(positions, -1))
 	var old []*node
 	if p.length > 0 {
 		old = contexts(p.cfg, cache, context, 0)
@@ -40,17 +42,17 @@ func (p prefiller) build(cache, ctl *node) *node {
 	seen := p.seen(g, first)
 	x := p.embed(graph.Reshape(columns(prefillColumns, blocks), -1)) // [B*T, D]
 	fresh := make([]*node, 2*p.cfg.NumHiddenLayers)
-	for i := range p.cfg.NumHiddenLayers {
-		q, k, v := p.qkv(i, x, cos, sin)
+	for i, l := range p.cfg.Layers() {
+		q, k, v := model.QKV(at, &l, x)
 		fresh[2*i], fresh[2*i+1] = graph.TransposeAllAxes(p.heads(k), 0, 1, 3, 2), p.heads(v)
 		if last := i == p.cfg.NumHiddenLayers-1; last {
-			break // nobody samples after these tokens
+			break // nothing is sampled after these tokens
 		}
 		keys, values := fresh[2*i], fresh[2*i+1]
 		if old != nil {
 			keys, values = graph.Concatenate([]*node{old[2*i], keys}, 3), graph.Concatenate([]*node{old[2*i+1], values}, 2)
 		}
-		x = p.finish(i, x, p.attend(q, keys, values, seen))
+		x = p.finish(&l, x, p.attend(q, keys, values, seen))
 	}
 	return writeBack(cache, joined(fresh, 0, p.chunk), first, count, targets)
 }

@@ -1,37 +1,12 @@
 package ondevice
 
 import (
-	"fmt"
-	"math"
-
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
-// Names of the weights as programs take them. Products over the same input are one.
-const (
-	nameEmbed    = "model.embed_tokens.weight"
-	nameNorm     = "model.norm.weight"
-	nameHead     = "lm_head.weight"
-	nameRope     = "rope"
-	nameAttnNorm = "input_layernorm.weight"
-	nameQNorm    = "self_attn.q_norm.weight"
-	nameKNorm    = "self_attn.k_norm.weight"
-	nameO        = "self_attn.o_proj.weight"
-	nameMLPNorm  = "post_attention_layernorm.weight"
-	nameDown     = "mlp.down_proj.weight"
-	nameQKV      = "qkv"
-	nameGateUp   = "gate_up"
-)
-
-// partsOf are the weights of a layer that a fused one consists of.
-var partsOf = map[string][]string{
-	nameQKV:    {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
-	nameGateUp: {"mlp.gate_proj.weight", "mlp.up_proj.weight"},
-	nameO:      {nameO}, nameDown: {nameDown},
-}
-
-func layerName(i int, name string) string { return fmt.Sprintf("model.layers.%d.%s", i, name) }
+// nameRope is the table of rotations among the weights of programs.
+const nameRope = "rope"
 
 // weight is a weight of the programs: its shape, and how to make it from a policy.
 type weight struct {
@@ -41,34 +16,53 @@ type weight struct {
 }
 
 // weightsOf lists the weights in the order in which programs take them. Matrices are
-// [in, out].
-func weightsOf(cfg qwen3.Config, positions int) []weight {
-	d, f, e := cfg.HiddenSize, cfg.IntermediateSize, cfg.HeadDim
-	q, kv := cfg.NumAttentionHeads*e, cfg.NumKeyValueHeads*e
-	plain := func(name string, dims ...int) weight {
-		return weight{name, dims, func(find tensor.Lookup) []float32 { return floats(find, name) }}
-	}
-	turned := func(name string, in, out int, from ...string) weight {
-		return weight{name, []int{in, out}, func(find tensor.Lookup) []float32 { return transposed(find, from, out) }}
-	}
-	matrix := func(i int, name string, in, out int) weight {
-		var from []string
-		for _, part := range partsOf[name] {
-			from = append(from, layerName(i, part))
+// [in, out]. Those with the same input are one, and so are their biases, under the name of
+// the first.
+func weightsOf(cfg model.Config, positions int) []weight {
+	d := cfg.HiddenSize
+	var all []weight
+	vector := func(size int, names ...string) {
+		if names[0] != "" {
+			all = append(all, weight{names[0], []int{size}, func(find tensor.Lookup) []float32 { return joinedFloats(find, names) }})
 		}
-		return turned(layerName(i, name), in, out, from...)
 	}
-	all := []weight{plain(nameEmbed, cfg.VocabSize, d)}
-	for i := range cfg.NumHiddenLayers {
-		all = append(all,
-			plain(layerName(i, nameAttnNorm), d), matrix(i, nameQKV, d, q+2*kv), plain(layerName(i, nameQNorm), e), plain(layerName(i, nameKNorm), e),
-			matrix(i, nameO, q, d), plain(layerName(i, nameMLPNorm), d), matrix(i, nameGateUp, d, 2*f), matrix(i, nameDown, f, d))
+	turned := func(name string, in, out int, from ...string) {
+		all = append(all, weight{name, []int{in, out}, func(find tensor.Lookup) []float32 { return transposed(find, from, out) }})
 	}
-	head := nameHead
-	if cfg.TieWordEmbeddings {
-		head = nameEmbed
+	linear := func(parts ...model.Linear) {
+		var weights, biases []string
+		out := 0
+		for _, l := range parts {
+			weights, biases, out = append(weights, l.Weight), append(biases, l.Bias), out+l.Out
+		}
+		turned(weights[0], parts[0].In, out, weights...)
+		vector(out, biases...)
 	}
-	return append(all, plain(nameNorm, d), turned(nameHead, d, cfg.VocabSize, head), weight{nameRope, []int{positions, e}, func(tensor.Lookup) []float32 { return ropeTable(cfg, positions) }})
+	all = append(all, weight{model.NameEmbed, []int{cfg.VocabSize, d}, func(find tensor.Lookup) []float32 { return floats(find, model.NameEmbed) }})
+	for _, l := range cfg.Layers() {
+		vector(d, l.AttnNorm)
+		linear(l.Q, l.K, l.V)
+		vector(cfg.HeadDim, l.QNorm)
+		vector(cfg.HeadDim, l.KNorm)
+		linear(l.O)
+		vector(d, l.MLPNorm)
+		linear(l.Gate, l.Up)
+		linear(l.Down)
+	}
+	vector(d, model.NameNorm)
+	turned(model.NameHead, d, cfg.VocabSize, cfg.HeadName())
+	return append(all, weight{nameRope, []int{positions, cfg.HeadDim}, func(tensor.Lookup) []float32 { return ropeTable(cfg, positions) }})
+}
+
+// joinedFloats are the values of several weights, one after another.
+func joinedFloats(find tensor.Lookup, names []string) (out []float32) {
+	if len(names) == 1 {
+		return floats(find, names[0])
+	}
+	for _, name := range names {
+		out = append(out, floats(find, name)...)
+	}
+	return out
 }
 
 // floats are the values of a weight.
@@ -103,15 +97,13 @@ func transposed(find tensor.Lookup, names []string, out int) []float32 {
 	return data
 }
 
-// ropeTable has the cosines and then the sines of each position, made in double precision.
-func ropeTable(cfg qwen3.Config, positions int) []float32 {
-	e := cfg.HeadDim
-	table := make([]float32, positions*e)
-	for p := range positions {
-		for i := range e / 2 {
-			angle := float64(p) * math.Pow(cfg.RopeTheta, -float64(2*i)/float64(e))
-			table[p*e+i], table[p*e+e/2+i] = float32(math.Cos(angle)), float32(math.Sin(angle))
-		}
+// ropeTable has the cosines and then the sines of each position.
+func ropeTable(cfg model.Config, positions int) []float32 {
+	half := cfg.HeadDim / 2
+	cos, sin := cfg.Rotations(positions)
+	table := make([]float32, 0, positions*cfg.HeadDim)
+	for at := 0; at < len(cos); at += half {
+		table = append(append(table, cos[at:at+half]...), sin[at:at+half]...)
 	}
 	return table
 }

@@ -13,25 +13,25 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // FirstMomentPath returns the path of the first moment of a weight in a store.
-func FirstMomentPath(name string) string { return model.JoinPath("/", "adamw_first", name) }
+func FirstMomentPath(name string) string { return ml.JoinPath("/", "adamw_first", name) }
 
 // SecondMomentPath returns the path of the second moment of a weight in a store.
-func SecondMomentPath(name string) string { return model.JoinPath("/", "adamw_second", name) }
+func SecondMomentPath(name string) string { return ml.JoinPath("/", "adamw_second", name) }
 
 // Variables lists the variables of a store that an update changes: weights and
 // moments of the trained tensors.
-func Variables(store *model.Store, tuning Tuning) []*model.Variable {
-	var out []*model.Variable
+func Variables(store *ml.Store, tuning Tuning) []*ml.Variable {
+	var out []*ml.Variable
 	for _, spec := range tuning.Trained {
-		for _, path := range []string{qwen3.VariablePath(spec.Name), FirstMomentPath(spec.Name), SecondMomentPath(spec.Name)} {
+		for _, path := range []string{model.VariablePath(spec.Name), FirstMomentPath(spec.Name), SecondMomentPath(spec.Name)} {
 			out = append(out, store.GetVariable(path))
 		}
 	}
@@ -82,7 +82,7 @@ func Skips(o config.Optimizer, norm float64) bool {
 //
 //	m = b1 m + (1-b1) g,  v = b2 v + (1-b2) g^2
 //	w = w - lr (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w)
-func AdamW(store *model.Store, tuning Tuning, numbers, watched *graph.Node, grads []*graph.Node) *graph.Node {
+func AdamW(store *ml.Store, tuning Tuning, numbers, watched *graph.Node, grads []*graph.Node) *graph.Node {
 	g := numbers.Graph()
 	x := make([]*graph.Node, NumNumbers)
 	for i := range x {
@@ -99,7 +99,7 @@ func AdamW(store *model.Store, tuning Tuning, numbers, watched *graph.Node, grad
 	scale := graph.Where(clip, graph.Div(x[numberMaxNorm], norm), graph.ScalarOne(g, norm.DType()))
 
 	for i, spec := range tuning.Trained {
-		weight := store.GetVariable(qwen3.VariablePath(spec.Name))
+		weight := store.GetVariable(model.VariablePath(spec.Name))
 		first := store.GetVariable(FirstMomentPath(spec.Name))
 		second := store.GetVariable(SecondMomentPath(spec.Name))
 		w, m, v := weight.NodeValue(g), first.NodeValue(g), second.NodeValue(g)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
@@ -12,7 +12,7 @@ import (
 // are trained there and have gradients. The state has no moments, so it cannot make updates.
 func Follow(s *State, weights []tensor.Named, trained []string) error {
 	s.ready, s.Revision = false, s.Revision+1
-	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
+	if err := model.Import(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
 	var next Tuning

@@ -5,18 +5,18 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/hostmem"
 	"temper/trainer/weights/tensor"
 )
 
 // moments are AdamW's two moments of each trained tensor.
 type moments struct {
-	network qwen3.Config
-	store   *model.Store
+	network model.Config
+	store   *ml.Store
 	backend compute.Backend // see State.PlaceOn
 }
 
@@ -40,7 +40,7 @@ func (m moments) checkTrained(next Tuning, updates int64) error {
 
 // hold makes the moments of the given tensors and drops all others. New ones are zero. changed
 // is true as soon as one was made or dropped.
-func (m moments) hold(trained []qwen3.TensorSpec) (changed bool, err error) {
+func (m moments) hold(trained []model.TensorSpec) (changed bool, err error) {
 	keep := map[string]bool{}
 	for _, spec := range trained {
 		keep[spec.Name] = true
@@ -86,7 +86,7 @@ func (m moments) restore(from checkpoint.State) (changed bool, err error) {
 		return false, m.zero()
 	}
 	first, second := tensor.ByName(from.FirstMoments), tensor.ByName(from.SecondMoments)
-	var trained []qwen3.TensorSpec
+	var trained []model.TensorSpec
 	for _, spec := range m.network.Tensors() {
 		a, hasFirst := first(spec.Name)
 		b, hasSecond := second(spec.Name)
@@ -116,7 +116,7 @@ func (m moments) restore(from checkpoint.State) (changed bool, err error) {
 }
 
 // setMoment sets the variable of a moment, and creates a missing one; without data it is zero.
-func (m moments) setMoment(path string, spec qwen3.TensorSpec, data []float32) error {
+func (m moments) setMoment(path string, spec model.TensorSpec, data []float32) error {
 	v := m.store.GetVariable(path)
 	if v != nil {
 		if err := v.Reset(); err != nil { // frees the old value before the new one is made
@@ -142,6 +142,6 @@ func (m moments) setMoment(path string, spec qwen3.TensorSpec, data []float32) e
 }
 
 // forBoth calls fn with the path of the first and of the second moment.
-func forBoth(spec qwen3.TensorSpec, fn func(path string) error) error {
+func forBoth(spec model.TensorSpec, fn func(path string) error) error {
 	return errors.Join(fn(FirstMomentPath(spec.Name)), fn(SecondMomentPath(spec.Name)))
 }

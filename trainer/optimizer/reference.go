@@ -4,31 +4,31 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
 // Reference is the frozen policy that an objective compares with the trained one. It is not
 // part of a checkpoint.
 type Reference struct {
-	network qwen3.Config
-	store   *model.Store // nil until Set
+	network model.Config
+	store   *ml.Store // nil until Set
 	backend compute.Backend
 }
 
 // NewReference returns a reference without weights.
-func NewReference(network qwen3.Config) *Reference { return &Reference{network: network} }
+func NewReference(network model.Config) *Reference { return &Reference{network: network} }
 
 // Set replaces the weights. It never replaces the store, from which the graph of the reference
 // policy reads.
 func (r *Reference) Set(weights []tensor.Named) error {
 	store := r.store
 	if store == nil {
-		store = model.NewStore()
+		store = ml.NewStore()
 	}
-	if err := qwen3.ImportOn(r.backend, store, r.network, tensor.ByName(weights)); err != nil {
+	if err := model.Import(r.backend, store, r.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("reference policy: %w", err)
 	}
 	r.store = store
@@ -39,7 +39,7 @@ func (r *Reference) Set(weights []tensor.Named) error {
 func (r *Reference) Held() bool { return r.store != nil }
 
 // Store returns the store of the weights; nil before Set.
-func (r *Reference) Store() *model.Store { return r.store }
+func (r *Reference) Store() *ml.Store { return r.store }
 
 // Close frees the weights.
 func (r *Reference) Close() {

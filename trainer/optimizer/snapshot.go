@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/hostmem"
 	"temper/trainer/weights/tensor"
 )
@@ -21,7 +21,7 @@ func (s *State) Snapshot(reusable checkpoint.State) (checkpoint.State, error) {
 	}
 	out := checkpoint.State{Counters: s.counters, Model: s.network}
 	var err error
-	if out.Weights, err = copyOut(s.store, s.network, qwen3.VariablePath, reusable.Weights); err != nil {
+	if out.Weights, err = copyOut(s.store, s.network, model.VariablePath, reusable.Weights); err != nil {
 		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
 	}
 	if want := len(s.network.Tensors()); len(out.Weights) != want {
@@ -44,7 +44,7 @@ func (s *State) Weights() ([]tensor.Named, error) {
 	if !s.ready {
 		return nil, fmt.Errorf("weights: %w", ErrNone)
 	}
-	weights, err := copyOut(s.store, s.network, qwen3.VariablePath, nil)
+	weights, err := copyOut(s.store, s.network, model.VariablePath, nil)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
@@ -58,14 +58,14 @@ func (s *State) Weight(name string) (tensor.Named, error) {
 	}
 	for _, spec := range s.network.Tensors() {
 		if spec.Name == name {
-			return copyTensor(s.store.GetVariable(qwen3.VariablePath(name)), spec, nil)
+			return copyTensor(s.store.GetVariable(model.VariablePath(name)), spec, nil)
 		}
 	}
 	return tensor.Named{}, fmt.Errorf("tensor %s is not one of the model", name)
 }
 
 // copyOut copies the tensors of one kind to the host. Frozen tensors have no moments.
-func copyOut(store *model.Store, network qwen3.Config, path func(name string) string, reusable []tensor.Named) ([]tensor.Named, error) {
+func copyOut(store *ml.Store, network model.Config, path func(name string) string, reusable []tensor.Named) ([]tensor.Named, error) {
 	earlier := tensor.ByName(reusable)
 	var out []tensor.Named
 	for _, spec := range network.Tensors() {
@@ -84,7 +84,7 @@ func copyOut(store *model.Store, network qwen3.Config, path func(name string) st
 }
 
 // copyTensor copies the tensor of a variable to the host, into data if that has its size.
-func copyTensor(v *model.Variable, spec qwen3.TensorSpec, data []float32) (tensor.Named, error) {
+func copyTensor(v *ml.Variable, spec model.TensorSpec, data []float32) (tensor.Named, error) {
 	if got := v.Shape().Dimensions; !slices.Equal(got, spec.Shape) {
 		return tensor.Named{}, fmt.Errorf("tensor %s: shape %v, want %v", spec.Name, got, spec.Shape)
 	}

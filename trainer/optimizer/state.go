@@ -7,11 +7,11 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
@@ -21,8 +21,8 @@ var ErrNone = errors.New("trainer holds no state")
 
 // State is the state of one policy's training. Its methods must not be called concurrently.
 type State struct {
-	network  qwen3.Config
-	store    *model.Store
+	network  model.Config
+	store    *ml.Store
 	moments  moments
 	counters checkpoint.Counters
 	tuning   Tuning
@@ -35,25 +35,25 @@ type State struct {
 }
 
 // NewState returns a state that is not ready.
-func NewState(network qwen3.Config) *State {
-	store := model.NewStore()
+func NewState(network model.Config) *State {
+	store := ml.NewStore()
 	return &State{network: network, store: store, moments: moments{network: network, store: store}}
 }
 
 // Outline returns a state whose variables have no values, so that graphs can be compiled for a
 // network larger than the memory. It is not ready.
-func Outline(network qwen3.Config, o config.Optimizer) (*State, error) {
+func Outline(network model.Config, o config.Optimizer) (*State, error) {
 	tuning, err := TuningOf(network, o)
 	if err != nil {
 		return nil, err
 	}
 	s := NewState(network)
 	s.tuning = tuning
-	outline := func(path string, spec qwen3.TensorSpec, trainable bool) {
+	outline := func(path string, spec model.TensorSpec, trainable bool) {
 		s.store.VariableWithShape(path, shapes.Make(dtypes.Float32, spec.Shape...), nil).SetTrainable(trainable)
 	}
 	for _, spec := range network.Tensors() {
-		outline(qwen3.VariablePath(spec.Name), spec, true)
+		outline(model.VariablePath(spec.Name), spec, true)
 	}
 	for _, spec := range tuning.Trained {
 		outline(FirstMomentPath(spec.Name), spec, false)
@@ -77,7 +77,7 @@ func (s *State) Close() {
 // Init starts training from the random weights of a seed.
 func (s *State) Init(seed uint64) error {
 	s.ready, s.Revision = false, s.Revision+1
-	if err := qwen3.InitOn(s.moments.backend, s.store, s.network, seed); err != nil {
+	if err := model.Init(s.moments.backend, s.store, s.network, seed); err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
 	return s.beginFresh()
@@ -86,7 +86,7 @@ func (s *State) Init(seed uint64) error {
 // Import starts training from given weights, for example a published policy.
 func (s *State) Import(weights []tensor.Named) error {
 	s.ready, s.Revision = false, s.Revision+1
-	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
+	if err := model.Import(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
 	return s.beginFresh()
@@ -108,7 +108,7 @@ func (s *State) Restore(from checkpoint.State) error {
 	if from.Model != s.network {
 		return fmt.Errorf("restore: state of the model %+v, this trainer has %+v", from.Model, s.network)
 	}
-	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(from.Weights)); err != nil {
+	if err := model.Import(s.moments.backend, s.store, s.network, tensor.ByName(from.Weights)); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	changed, err := s.moments.restore(from)
@@ -190,4 +190,4 @@ func (s *State) Tuning() Tuning { return s.tuning }
 func (s *State) Layout() int { return s.layout }
 
 // Store returns the store of the variables.
-func (s *State) Store() *model.Store { return s.store }
+func (s *State) Store() *ml.Store { return s.store }

@@ -9,17 +9,17 @@ import (
 	"strings"
 
 	"temper/internal/config"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Tuning is the part of an optimizer that is compiled into the graphs of updates.
 type Tuning struct {
-	Trained                       []qwen3.TensorSpec // in the order of qwen3.Config.Tensors
+	Trained                       []model.TensorSpec // in the order of model.Config.Tensors
 	DecayVectors, DecayEmbeddings bool
 }
 
 // TuningOf returns the tuning of an optimizer's configuration. The error is config.Problems.
-func TuningOf(m qwen3.Config, o config.Optimizer) (Tuning, error) {
+func TuningOf(m model.Config, o config.Optimizer) (Tuning, error) {
 	trained, problems := trainable(m, o.Freeze)
 	if len(problems) > 0 {
 		return Tuning{}, problems
@@ -30,22 +30,22 @@ func TuningOf(m qwen3.Config, o config.Optimizer) (Tuning, error) {
 // Equal reports whether the same graphs serve both tunings.
 func (t Tuning) Equal(o Tuning) bool {
 	return t.DecayVectors == o.DecayVectors && t.DecayEmbeddings == o.DecayEmbeddings &&
-		slices.EqualFunc(t.Trained, o.Trained, func(x, y qwen3.TensorSpec) bool { return x.Name == y.Name })
+		slices.EqualFunc(t.Trained, o.Trained, func(x, y model.TensorSpec) bool { return x.Name == y.Name })
 }
 
 // Trains reports whether a tensor is among the trained ones.
 func (t Tuning) Trains(name string) bool {
-	return slices.ContainsFunc(t.Trained, func(s qwen3.TensorSpec) bool { return s.Name == name })
+	return slices.ContainsFunc(t.Trained, func(s model.TensorSpec) bool { return s.Name == name })
 }
 
 // decays reports whether weight decay applies to a tensor. It always applies to matrices. Two
 // switches decide for norms and biases, which are vectors, and for the embedding table, whose
 // rows of rare tokens get no gradient to counter the decay.
-func (t Tuning) decays(spec qwen3.TensorSpec) bool {
+func (t Tuning) decays(spec model.TensorSpec) bool {
 	switch {
 	case len(spec.Shape) < 2:
 		return t.DecayVectors
-	case strings.Contains(spec.Name, "embed_tokens"):
+	case spec.IsEmbedding():
 		return t.DecayEmbeddings
 	default:
 		return true
@@ -55,7 +55,7 @@ func (t Tuning) decays(spec qwen3.TensorSpec) bool {
 // Check finds the mistakes of an optimizer that depend on the model: patterns of Freeze that
 // match no tensor, and a Freeze that leaves nothing to train. The error is config.Problems,
 // with the given key before each problem's key.
-func Check(m qwen3.Config, key string, o config.Optimizer) error {
+func Check(m model.Config, key string, o config.Optimizer) error {
 	_, problems := trainable(m, o.Freeze)
 	for i := range problems {
 		problems[i].Path = strings.TrimPrefix(key+"."+problems[i].Path, ".")
@@ -67,8 +67,8 @@ func Check(m qwen3.Config, key string, o config.Optimizer) error {
 }
 
 // trainable returns the tensors that no pattern freezes, or the adapters if there are some,
-// in the order of qwen3.Config.Tensors.
-func trainable(m qwen3.Config, freeze []string) ([]qwen3.TensorSpec, config.Problems) {
+// in the order of model.Config.Tensors.
+func trainable(m model.Config, freeze []string) ([]model.TensorSpec, config.Problems) {
 	var problems config.Problems
 	if adapters := m.Adapters(); len(adapters) > 0 {
 		if len(freeze) > 0 {
@@ -97,7 +97,7 @@ func trainable(m qwen3.Config, freeze []string) ([]qwen3.TensorSpec, config.Prob
 				Path: key, Msg: fmt.Sprintf("%q matches no tensor; the model has %s", pattern, strings.Join(kinds(specs), ", "))})
 		}
 	}
-	var out []qwen3.TensorSpec
+	var out []model.TensorSpec
 	for at, spec := range specs {
 		if !frozen[at] {
 			out = append(out, spec)
@@ -110,7 +110,7 @@ func trainable(m qwen3.Config, freeze []string) ([]qwen3.TensorSpec, config.Prob
 }
 
 // kinds names the tensors with those of all layers as one: model.layers.0-27.mlp.up_proj.weight.
-func kinds(specs []qwen3.TensorSpec) []string {
+func kinds(specs []model.TensorSpec) []string {
 	layer := regexp.MustCompile(`^model\.layers\.(\d+)\.`)
 	last := 0
 	var out []string

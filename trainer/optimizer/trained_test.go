@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"temper/internal/config"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
-	"temper/trainer/qwen3"
 )
 
 func TestFreezeMistakes(t *testing.T) {
-	m := qwen3.Config{
+	m := model.Config{
 		VocabSize: 37, HiddenSize: 16, IntermediateSize: 24, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 		HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1,
 	}

@@ -4,20 +4,20 @@ import (
 	"fmt"
 
 	"github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
 	"temper/trainer/device"
 	"temper/trainer/loss"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/passes/inputs"
-	"temper/trainer/qwen3"
 )
 
 // builder builds the graphs of all programs.
 type builder struct {
-	network qwen3.Config
-	options qwen3.Options
+	network model.Config
+	options model.Options
 	loss    config.Loss
 	extras  inputs.Extras // of loss
 	// entropies makes the scoring program yield entropies.
@@ -41,9 +41,9 @@ func newBuilder(c Config, s *optimizer.State, over *sharding) builder {
 }
 
 // build returns the graph function of a program.
-func (b builder) build(p Program) func(*model.Scope, []*graph.Node) []*graph.Node {
+func (b builder) build(p Program) func(*ml.Scope, []*graph.Node) []*graph.Node {
 	results := b.results(p)
-	return func(scope *model.Scope, in []*graph.Node) []*graph.Node {
+	return func(scope *ml.Scope, in []*graph.Node) []*graph.Node {
 		out := results(scope, in)
 		if err := device.InPlace(in[0].Graph(), b.aliases(p, scope.Store(), in)); err != nil {
 			panic(err)
@@ -54,7 +54,7 @@ func (b builder) build(p Program) func(*model.Scope, []*graph.Node) []*graph.Nod
 
 // aliases returns the results of a program that may reuse the memory of donated inputs: new
 // weights and moments, and sums of gradients.
-func (b builder) aliases(p Program, store *model.Store, in []*graph.Node) []device.Alias {
+func (b builder) aliases(p Program, store *ml.Store, in []*graph.Node) []device.Alias {
 	var out []device.Alias
 	if p.Kind == Add {
 		for i := range len(in) / 2 {
@@ -69,8 +69,8 @@ func (b builder) aliases(p Program, store *model.Store, in []*graph.Node) []devi
 }
 
 // results builds the results of a program.
-func (b builder) results(p Program) func(*model.Scope, []*graph.Node) []*graph.Node {
-	return func(scope *model.Scope, in []*graph.Node) []*graph.Node {
+func (b builder) results(p Program) func(*ml.Scope, []*graph.Node) []*graph.Node {
+	return func(scope *ml.Scope, in []*graph.Node) []*graph.Node {
 		scope.SetTraining(in[0].Graph(), true) // else the backend freezes the weights into the graph
 		switch p.Kind {
 		case Score, Reference:
@@ -111,23 +111,23 @@ func (b builder) results(p Program) func(*model.Scope, []*graph.Node) []*graph.N
 // logprobs runs the network and returns log-probabilities and entropies of the targets, [B, T]
 // each. With a vocabulary in chunks, the gradient of a loss goes through chunked; otherwise
 // that is nil.
-func (b builder) logprobs(scope *model.Scope, in []*graph.Node, o Objective) (logprobs, entropy *graph.Node, chunked *loss.Chunked) {
-	options, temperature, logits := b.options, 1.0, qwen3.Logits
+func (b builder) logprobs(scope *ml.Scope, in []*graph.Node, o Objective) (logprobs, entropy *graph.Node, chunked *loss.Chunked) {
+	options, temperature, logits := b.options, 1.0, model.Logits
 	if o == Policy {
 		temperature = b.temperature
 		if b.likeDecode {
-			options.LikeDecode, logits = true, qwen3.LogitsLikeDecode
+			options.LikeDecode, logits = true, model.LogitsLikeDecode
 		}
 	}
 	if placed := options.Layout; placed != nil {
-		logits = func(scope *model.Scope, cfg qwen3.Config, hidden *graph.Node) *graph.Node {
-			return qwen3.LogitsPlaced(scope, cfg, hidden, placed)
+		logits = func(scope *ml.Scope, cfg model.Config, hidden *graph.Node) *graph.Node {
+			return model.LogitsPlaced(scope, cfg, hidden, placed)
 		}
 	}
-	hidden := qwen3.Forward(scope, b.network, inputs.ModelInputs(in[inputs.Tokens]), options)
+	hidden := model.Forward(scope, b.network, inputs.ModelInputs(in[inputs.Tokens]), options)
 	targets := in[inputs.Targets]
 	if size := loss.ChunkSize(b.loss.MaxLogits, targets.Shape().Size(), b.network.VocabSize); size > 0 {
-		chunked = loss.NewChunked(hidden, qwen3.Head(scope, b.network, hidden.Graph(), options.Layout), targets, temperature, size)
+		chunked = loss.NewChunked(hidden, model.Head(scope, b.network, hidden.Graph(), options.Layout), targets, temperature, size)
 		return chunked.Logprobs, chunked.Entropy, chunked
 	}
 	logprobs, entropy = loss.Logprobs(logits(scope, b.network, hidden), targets, temperature)
@@ -136,8 +136,8 @@ func (b builder) logprobs(scope *model.Scope, in []*graph.Node, o Objective) (lo
 
 // gradient returns the measures [loss.NumMeasures] of a microbatch and the
 // gradient of its loss for each trained tensor, in the order of
-// qwen3.Config.Tensors.
-func (b builder) gradient(scope *model.Scope, in []*graph.Node, o Objective) (sums *graph.Node, grads []*graph.Node) {
+// model.Config.Tensors.
+func (b builder) gradient(scope *ml.Scope, in []*graph.Node, o Objective) (sums *graph.Node, grads []*graph.Node) {
 	logprobs, entropy, chunked := b.logprobs(scope, in, o)
 	var out loss.Measures
 	switch o {
@@ -160,7 +160,7 @@ func (b builder) gradient(scope *model.Scope, in []*graph.Node, o Objective) (su
 	out[loss.Entropy] = loss.MaskedSum(entropy, in[inputs.Mask])
 	var weights []*graph.Node
 	for _, spec := range b.state.Tuning().Trained {
-		weights = append(weights, scope.Store().GetVariable(qwen3.VariablePath(spec.Name)).NodeValue(logprobs.Graph()))
+		weights = append(weights, scope.Store().GetVariable(model.VariablePath(spec.Name)).NodeValue(logprobs.Graph()))
 	}
 	total := out[loss.Loss]
 	if chunked != nil {
@@ -169,6 +169,6 @@ func (b builder) gradient(scope *model.Scope, in []*graph.Node, o Objective) (su
 	return out.Vector(), graph.Gradient(total, weights...)
 }
 
-func (b builder) adamW(scope *model.Scope, numbers, watched *graph.Node, grads []*graph.Node) *graph.Node {
+func (b builder) adamW(scope *ml.Scope, numbers, watched *graph.Node, grads []*graph.Node) *graph.Node {
 	return optimizer.AdamW(scope.Store(), b.state.Tuning(), numbers, watched, grads)
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
 	"temper/trainer/passes/inputs"
-	"temper/trainer/qwen3"
 )
 
 // Outline is an update of a policy in one pass, without values.
 type Outline struct {
 	Backend string
-	Model   qwen3.Config
+	Model   model.Config
 	Mesh    device.Mesh
 	// Rows of Length tokens of one data replica.
 	Rows, Length  int
@@ -40,14 +40,14 @@ type Outline struct {
 // short rows by memory, as plugins of GPUs do. The graph of long rows states their order, and
 // needs more memory in that order than in the plugin's.
 func CompileUpdate(u Outline) (device.CompiledMemory, error) {
-	if u.Length < qwen3.LongCompiledRow {
+	if u.Length < model.LongCompiledRow {
 		device.OrderByMemory(u.Backend)
 	}
 	adam := config.Optimizer{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1, Schedule: config.ScheduleConstant}
 	rows := u.Rows * max(1, u.Mesh.Data)
 	cfg := Config{
 		Backend: u.Backend, Network: u.Model, Temperature: 1,
-		Options: qwen3.Options{Remat: u.Remat, Compute: dtypes.Float32},
+		Options: model.Options{Remat: u.Remat, Compute: dtypes.Float32},
 		Loss:    config.Loss{ClipLow: 0.2, ClipHigh: 0.28, MaxLogits: u.LogitsChunk * rows * u.Length},
 	}
 	if u.Compute == "bfloat16" {
@@ -107,9 +107,9 @@ func (p *Passes) memoryOfUpdate(mb packing.Microbatch, o config.Optimizer) (devi
 
 // prepare returns the executor of a program, and the shapes of its inputs, starting with the
 // first device.
-func (p *Passes) prepare(program Program, args []any) (*model.Exec, []shapes.Shape, error) {
+func (p *Passes) prepare(program Program, args []any) (*ml.Exec, []shapes.Shape, error) {
 	perDevice := [][]any{args}
-	var exec *model.Exec
+	var exec *ml.Exec
 	var err error
 	if s := p.sharding; s == nil {
 		exec, err = p.compile(program)

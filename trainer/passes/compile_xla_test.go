@@ -8,14 +8,14 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/xla/flash"
 	"temper/trainer/xla/xlatest"
 )
 
 // outlineModel is large enough that matrices decide its memory.
-func outlineModel() qwen3.Config {
-	return qwen3.Config{
+func outlineModel() model.Config {
+	return model.Config{
 		VocabSize: 1024, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 4, NumAttentionHeads: 4, NumKeyValueHeads: 4, HeadDim: 32,
 		MaxPositionEmbeddings: 4096, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
 	}

@@ -21,6 +21,6 @@ func exhausted(err error) error {
 		return err
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return fmt.Errorf("%w of the device: lower rl.microbatch_tokens, or set model.remat or rl.loss.max_logits, or take more devices for the model axis; temper trainer plan says what fits (%s)",
+	return fmt.Errorf("%w of the device: lower rl.microbatch_tokens, or set model.remat or rl.loss.max_logits, or take more devices for the model axis; temper plan says what fits (%s)",
 		ErrTooLarge, line)
 }

@@ -22,7 +22,7 @@ func TestExhausted(t *testing.T) {
 		if got := errors.Is(err, ErrTooLarge); got != want {
 			t.Errorf("%s: too large is %v, want %v", text, got, want)
 		}
-		if want && !strings.Contains(err.Error(), "temper trainer plan") {
+		if want && !strings.Contains(err.Error(), "temper plan") {
 			t.Errorf("%v: no advice", err)
 		}
 	}

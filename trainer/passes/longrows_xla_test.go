@@ -11,7 +11,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/xla/flash"
 	"temper/trainer/xla/xlatest"
 )
@@ -26,12 +26,12 @@ func TestXLALongRowsHoldNoScores(t *testing.T) {
 		return
 	}
 	devices := xlatest.Devices(t, backend)
-	shortest := qwen3.LongCompiledRow // of two blocks
+	shortest := model.LongCompiledRow // of two blocks
 	if xlatest.OnGPU(backend) {
 		shortest = 2 * flash.MaxBlockGPU
 	}
-	model := outlineModel()
-	model.MaxPositionEmbeddings = 4 * shortest
+	network := outlineModel()
+	network.MaxPositionEmbeddings = 4 * shortest
 	for _, c := range []struct {
 		mesh   device.Mesh
 		remat  bool
@@ -47,11 +47,11 @@ func TestXLALongRowsHoldNoScores(t *testing.T) {
 		}
 		var before int64
 		for _, length := range []int{shortest, 4 * shortest} {
-			m, err := CompileUpdate(Outline{Backend: backend, Model: model, Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
+			m, err := CompileUpdate(Outline{Backend: backend, Model: network, Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := estimate.Estimate(estimate.Config{Model: model, Device: plannedDevice(backend), Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
+			r, err := estimate.Estimate(estimate.Config{Model: network, Device: plannedDevice(backend), Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +65,7 @@ func TestXLALongRowsHoldNoScores(t *testing.T) {
 			}
 			before = m.Temporary
 		}
-		scores := int64(4 * model.NumAttentionHeads / c.mesh.Model * 16 * shortest * shortest)
+		scores := int64(4 * network.NumAttentionHeads / c.mesh.Model * 16 * shortest * shortest)
 		if before >= scores {
 			t.Errorf("%v, remat %v: %d bytes, as many as the scores of a layer, %d", c.mesh, c.remat, before, scores)
 		}

@@ -6,12 +6,12 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
-	"temper/trainer/qwen3"
 )
 
 // BenchmarkOptimizer measures what clipping and AdamW cost per parameter, apart
@@ -19,7 +19,7 @@ import (
 // updates use, and as a graph for each tensor after one for the norm.
 func BenchmarkOptimizer(b *testing.B) {
 	for _, size := range []struct{ hidden, layers, ff int }{{128, 4, 384}, {256, 6, 768}} {
-		cfg := Config{Backend: "go", Temperature: 1, Network: qwen3.Config{
+		cfg := Config{Backend: "go", Temperature: 1, Network: model.Config{
 			VocabSize: 1024, HiddenSize: size.hidden, IntermediateSize: size.ff, NumHiddenLayers: size.layers, NumAttentionHeads: 4,
 			NumKeyValueHeads: 2, HeadDim: 32, MaxPositionEmbeddings: 64, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}}
 		o := config.Optimizer{LR: 1e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01, MaxGradNorm: 1, Schedule: "constant"}
@@ -70,12 +70,12 @@ func applyAtOnce(p *Passes, o config.Optimizer) func(testing.TB, []*tensors.Tens
 // the norm of all would come on top.
 func applyEach(b testing.TB, p *Passes, o config.Optimizer) func(testing.TB, []*tensors.Tensor) {
 	all := p.state.Tuning().Trained
-	execs := make([]*model.Exec, len(all))
+	execs := make([]*ml.Exec, len(all))
 	for i, spec := range all {
 		var err error
-		execs[i], err = model.NewExec(p.backend, p.state.Store(), func(scope *model.Scope, in []*graph.Node) []*graph.Node {
+		execs[i], err = ml.NewExec(p.backend, p.state.Store(), func(scope *ml.Scope, in []*graph.Node) []*graph.Node {
 			scope.SetTraining(in[0].Graph(), true)
-			one := optimizer.Tuning{Trained: []qwen3.TensorSpec{spec}}
+			one := optimizer.Tuning{Trained: []model.TensorSpec{spec}}
 			return []*graph.Node{optimizer.AdamW(scope.Store(), one, in[0], graph.ScalarZero(in[0].Graph(), in[0].DType()), in[1:])}
 		})
 		if err != nil {
@@ -100,13 +100,13 @@ func applyEach(b testing.TB, p *Passes, o config.Optimizer) func(testing.TB, []*
 // TestFrozenTensorsCostNoBackwardPass counts the nodes of the graph of an update:
 // with all but the last norm frozen, the layers need no gradient.
 func TestFrozenTensorsCostNoBackwardPass(t *testing.T) {
-	cfg := Config{Backend: "go", Temperature: 1, Network: qwen3.Config{
+	cfg := Config{Backend: "go", Temperature: 1, Network: model.Config{
 		VocabSize: 16, HiddenSize: 8, IntermediateSize: 8, NumHiddenLayers: 3, NumAttentionHeads: 1, NumKeyValueHeads: 1, HeadDim: 8,
 		MaxPositionEmbeddings: 32, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1}}
 	nodes := func(freeze ...string) int {
 		p := open(t, cfg, config.Optimizer{Freeze: freeze})
 		count := 0
-		exec, err := model.NewExec(p.backend, p.state.Store(), func(scope *model.Scope, in []*graph.Node) []*graph.Node {
+		exec, err := ml.NewExec(p.backend, p.state.Store(), func(scope *ml.Scope, in []*graph.Node) []*graph.Node {
 			out := p.builder.build(Program{Supervised, Gradient})(scope, in)
 			count = len(in[0].Graph().Nodes())
 			return out

@@ -7,16 +7,16 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/rl"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
-	"temper/trainer/qwen3"
 )
 
 // The tests of this package are inside it: they look at graphs, at inputs that are
 // wrong on purpose, and at shardings without devices.
 
 func tinyConfig() Config {
-	return Config{Backend: "go", Temperature: 1, Network: qwen3.Config{
+	return Config{Backend: "go", Temperature: 1, Network: model.Config{
 		VocabSize: 29, HiddenSize: 16, IntermediateSize: 24, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1, HeadDim: 8,
 		MaxPositionEmbeddings: 4096, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.2}}
 }
@@ -42,7 +42,7 @@ func open(t testing.TB, cfg Config, o config.Optimizer) *Passes {
 }
 
 // rowsOf makes rows of samples of a fixed text.
-func rowsOf(t testing.TB, network qwen3.Config, lengths ...int) []*packing.Row {
+func rowsOf(t testing.TB, network model.Config, lengths ...int) []*packing.Row {
 	t.Helper()
 	var samples []rl.Sample
 	for i, n := range lengths {

@@ -14,14 +14,14 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/tensors"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
-	"temper/trainer/qwen3"
 )
 
 // Config of the passes; trainer.Config explains each field.
@@ -29,8 +29,8 @@ type Config struct {
 	Backend string
 	Kernels kernels.Choice
 	Mesh    device.Mesh
-	Network qwen3.Config
-	Options qwen3.Options
+	Network model.Config
+	Options model.Options
 	Loss    config.Loss
 	// Entropies makes the scoring program yield entropies, as a loss that selects by them
 	// does.
@@ -55,7 +55,7 @@ type Passes struct {
 	state     *optimizer.State
 	reference *optimizer.Reference
 	builder   builder
-	compiled  map[Program]*model.Exec
+	compiled  map[Program]*ml.Exec
 	graphs    map[graphKey]bool // compiled graphs
 	layout    int               // of the state, for which the update programs were compiled
 	// Publisher reads the weights of the state.
@@ -89,7 +89,7 @@ func Open(cfg Config, s *optimizer.State, reference *optimizer.Reference) (*Pass
 	return &Passes{
 		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), sharding: sharding,
 		state: s, reference: reference, builder: newBuilder(cfg, s, sharding),
-		compiled: map[Program]*model.Exec{}, graphs: map[graphKey]bool{}, Publisher: &Publisher{cfg: cfg, state: s, backend: backend},
+		compiled: map[Program]*ml.Exec{}, graphs: map[graphKey]bool{}, Publisher: &Publisher{cfg: cfg, state: s, backend: backend},
 	}, nil
 }
 
@@ -186,7 +186,7 @@ func (p *Passes) callWhole(program Program, args []any) ([]device.Value, error) 
 }
 
 // compile returns the executor of a program on one device. Its first call compiles the graph.
-func (p *Passes) compile(program Program) (*model.Exec, error) {
+func (p *Passes) compile(program Program) (*ml.Exec, error) {
 	if exec := p.compiled[program]; exec != nil {
 		return exec, nil
 	}
@@ -199,8 +199,8 @@ func (p *Passes) compile(program Program) (*model.Exec, error) {
 	return exec, nil
 }
 
-func (p *Passes) newExec(program Program) (*model.Exec, error) {
-	exec, err := model.NewExec(p.backend, p.storeOf(program), p.builder.build(program))
+func (p *Passes) newExec(program Program) (*ml.Exec, error) {
+	exec, err := ml.NewExec(p.backend, p.storeOf(program), p.builder.build(program))
 	if err != nil {
 		return nil, &GraphError{Op: program.String(), Err: err}
 	}
@@ -208,7 +208,7 @@ func (p *Passes) newExec(program Program) (*model.Exec, error) {
 }
 
 // storeOf returns the store of the weights that a program reads.
-func (p *Passes) storeOf(program Program) *model.Store {
+func (p *Passes) storeOf(program Program) *ml.Store {
 	if program.Kind == Reference {
 		return p.reference.Store()
 	}
@@ -236,7 +236,7 @@ func (p *Passes) forgetStale() {
 }
 
 // execute calls a program. It may be called concurrently unless the program changes weights.
-func (p *Passes) execute(program Program, exec *model.Exec, args []any) ([]device.Value, error) {
+func (p *Passes) execute(program Program, exec *ml.Exec, args []any) ([]device.Value, error) {
 	defer kernels.Enter(p.cfg.Kernels)()
 	var out []*tensors.Tensor
 	err := guard(program.String(), func() (err error) {

@@ -9,8 +9,8 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
-	"temper/trainer/qwen3"
 	"temper/trainer/weights/tensor"
 )
 
@@ -86,7 +86,7 @@ func (p *Publisher) open() error {
 		p.own = backend
 	}
 	var err error
-	p.exec, err = graph.NewExec(backend, func(weight, a, b *graph.Node) *graph.Node { return qwen3.Merged(p.cfg.Network, weight, a, b) })
+	p.exec, err = graph.NewExec(backend, func(weight, a, b *graph.Node) *graph.Node { return model.Merged(p.cfg.Network, weight, a, b) })
 	return err
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
-	"temper/trainer/qwen3"
 	"temper/trainer/weights/tensor"
 )
 
@@ -41,7 +41,7 @@ type RemoteSetup struct {
 	// first one ends. It separates a slow process from one that never answers.
 	Pace func() time.Duration
 
-	gradients []qwen3.TensorSpec // of Trained
+	gradients []model.TensorSpec // of Trained
 }
 
 // dispatcher makes the passes of one call of Each, in this process and in others.

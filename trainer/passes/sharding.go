@@ -7,12 +7,12 @@ import (
 	"github.com/gomlx/compute/distributed"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/core/tensors/dtensor"
-	"github.com/gomlx/gomlx/ml/model"
+	ml "github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/device"
 	"temper/trainer/loss"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
-	"temper/trainer/qwen3"
 )
 
 // sharding deals tensors over the devices of a mesh: weights, gradients and moments
@@ -22,7 +22,7 @@ import (
 type sharding struct {
 	mesh    device.Mesh
 	devices *distributed.DeviceMesh // the only instance: GoMLX compares meshes by their address
-	weights []device.Sharding       // in the order of qwen3.Config.Tensors
+	weights []device.Sharding       // in the order of model.Config.Tensors
 	byName  map[string]device.Sharding
 }
 
@@ -39,7 +39,7 @@ func newSharding(cfg Config, backend compute.Backend) (*sharding, error) {
 }
 
 // shardingOver deals a network over a mesh.
-func shardingOver(network qwen3.Config, mesh device.Mesh) (*sharding, error) {
+func shardingOver(network model.Config, mesh device.Mesh) (*sharding, error) {
 	weights, err := device.Shardings(network, mesh)
 	if err != nil {
 		return nil, fmt.Errorf("mesh %v: %w", mesh, err)
@@ -57,7 +57,7 @@ func shardingOver(network qwen3.Config, mesh device.Mesh) (*sharding, error) {
 
 // ofInput returns the sharding of input i of a program: gradients like their weights, values
 // of rows or tokens by rows, and numbers not at all.
-func (s *sharding) ofInput(p Program, i int, dims []int, trained []qwen3.TensorSpec) (device.Sharding, error) {
+func (s *sharding) ofInput(p Program, i int, dims []int, trained []model.TensorSpec) (device.Sharding, error) {
 	first := len(dims) // index of the first gradient among the inputs
 	switch p.Kind {
 	case Add:
@@ -84,7 +84,7 @@ type output struct {
 
 // ofOutputs returns the shardings of the results of a program, after the variables that it
 // changes.
-func (s *sharding) ofOutputs(p Program, entropy bool, trained []qwen3.TensorSpec) []output {
+func (s *sharding) ofOutputs(p Program, entropy bool, trained []model.TensorSpec) []output {
 	rows := output{Sharding: device.Sharding{Name: "batch", Axes: []string{device.AxisData, ""}}}
 	number := output{Sharding: device.Everywhere(nil)}
 	measures := output{Sharding: device.Everywhere([]int{int(loss.NumMeasures)})}
@@ -119,8 +119,8 @@ func (s *sharding) ofOutputs(p Program, entropy bool, trained []qwen3.TensorSpec
 }
 
 // placeVariables gives each variable of a store the sharding of its weight.
-func (s *sharding) placeVariables(store *model.Store) error {
-	for _, path := range []func(string) string{qwen3.VariablePath, optimizer.FirstMomentPath, optimizer.SecondMomentPath} {
+func (s *sharding) placeVariables(store *ml.Store) error {
+	for _, path := range []func(string) string{model.VariablePath, optimizer.FirstMomentPath, optimizer.SecondMomentPath} {
 		var unplaced []device.Sharding
 		for _, w := range s.weights {
 			if v := store.GetVariable(path(w.Name)); v != nil && !s.isPlaced(v, w) {
@@ -136,7 +136,7 @@ func (s *sharding) placeVariables(store *model.Store) error {
 
 // isPlaced reports whether a variable has its place. GoMLX places a new one as a copy on every
 // device.
-func (s *sharding) isPlaced(v *model.Variable, w device.Sharding) bool {
+func (s *sharding) isPlaced(v *ml.Variable, w device.Sharding) bool {
 	spec := v.ShardingSpec()
 	if spec == nil || spec.Mesh != s.devices || len(spec.Axes) != len(w.Axes) {
 		return false
@@ -189,7 +189,7 @@ func (p *Passes) callSharded(program Program, args []any, taken []device.Value) 
 
 // compileSharded returns the executor of a program on the mesh. Its first call compiles the
 // graph.
-func (p *Passes) compileSharded(program Program, inputs []*distributed.ShardingSpec, outputs []output) (*model.Exec, error) {
+func (p *Passes) compileSharded(program Program, inputs []*distributed.ShardingSpec, outputs []output) (*ml.Exec, error) {
 	store := p.storeOf(program)
 	if err := p.sharding.placeVariables(store); err != nil {
 		return nil, err
@@ -219,15 +219,15 @@ func (p *Passes) compileSharded(program Program, inputs []*distributed.ShardingS
 
 // changed returns the variables that a program changes, in the order in which GoMLX puts their
 // new values before the results.
-func changed(program Program, store *model.Store, trained []*model.Variable) []*model.Variable {
+func changed(program Program, store *ml.Store, trained []*ml.Variable) []*ml.Variable {
 	if program.Kind != Update && program.Kind != Apply {
 		return nil
 	}
-	ours := map[*model.Variable]bool{}
+	ours := map[*ml.Variable]bool{}
 	for _, v := range trained {
 		ours[v] = true
 	}
-	var out []*model.Variable
+	var out []*ml.Variable
 	for v := range store.IterVariables() {
 		if ours[v] {
 			out = append(out, v)
@@ -237,7 +237,7 @@ func changed(program Program, store *model.Store, trained []*model.Variable) []*
 }
 
 // dealInputs cuts the inputs of a program into pieces for the devices.
-func (s *sharding) dealInputs(p Program, args []any, trained []qwen3.TensorSpec) (perDevice [][]any, specs []*distributed.ShardingSpec, err error) {
+func (s *sharding) dealInputs(p Program, args []any, trained []model.TensorSpec) (perDevice [][]any, specs []*distributed.ShardingSpec, err error) {
 	perDevice, specs = make([][]any, s.mesh.NumDevices()), make([]*distributed.ShardingSpec, len(args))
 	for i, arg := range args {
 		x, ok := arg.(*tensors.Tensor)
@@ -264,7 +264,7 @@ func (s *sharding) dealInputs(p Program, args []any, trained []qwen3.TensorSpec)
 
 // execute calls a program on all devices. The inputs of the first device come first, then
 // those of the second, and so on.
-func (s *sharding) execute(program Program, exec *model.Exec, inputs []any, outputs []output) ([]device.Value, error) {
+func (s *sharding) execute(program Program, exec *ml.Exec, inputs []any, outputs []output) ([]device.Value, error) {
 	var out []device.Value
 	err := guard(program.String(), func() error {
 		flat, err := exec.Call(inputs...)

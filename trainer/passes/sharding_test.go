@@ -11,9 +11,9 @@ import (
 	"github.com/gomlx/gomlx/core/tensors/dtensor"
 
 	"temper/trainer/device"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/passes/inputs"
-	"temper/trainer/qwen3"
 )
 
 // shardedOver is what a mesh makes of a state with moments, without a device.
@@ -80,7 +80,7 @@ func TestWeightsAndMomentsArePlaced(t *testing.T) {
 		}
 	}
 	for _, w := range s.weights {
-		for _, path := range []string{qwen3.VariablePath(w.Name), optimizer.FirstMomentPath(w.Name), optimizer.SecondMomentPath(w.Name)} {
+		for _, path := range []string{model.VariablePath(w.Name), optimizer.FirstMomentPath(w.Name), optimizer.SecondMomentPath(w.Name)} {
 			v := st.Store().GetVariable(path)
 			if got := v.ShardingSpec().ShardShape(v.Shape()).Dimensions; !slices.Equal(got, w.Shard) {
 				t.Errorf("%s is dealt in %v, want %v", path, got, w.Shard)

@@ -155,7 +155,7 @@ func brokenRead(t *testing.T, f faulty) {
 	f.suffered(t, before, 3)
 	f.Inject(CutAnswer, 2, "GET", "")
 	w := buffer(make([]byte, len(f.data)))
-	if _, err := blob.ReadInto(t.Context(), f.s, "k", w); err != nil || !bytes.Equal(w, f.data) {
+	if _, err := readInto(t.Context(), f.s, "k", w); err != nil || !bytes.Equal(w, f.data) {
 		t.Errorf("ReadInto gave error %v", err)
 	}
 }

@@ -1,7 +1,3 @@
-// Package memblob owns a blob.Store in the memory of one process, for tests
-// and short-lived tools. It is not meant for anything that must survive.
-//
-// Invariant: stored bytes are never modified in place.
 package memblob
 
 import (

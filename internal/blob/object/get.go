@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/blob/checksum"
 )
 
 // maxResumes is how often a read that broke off goes on where it was, without a
@@ -30,7 +29,7 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, s.Explain(ctx, "get", key, err)
 	}
-	return &stream{ctx: ctx, s: s, key: key, body: body, object: o, end: o.Size, sum: checksum.New()}, nil
+	return &stream{ctx: ctx, s: s, key: key, body: body, object: o, end: o.Size, sum: NewChecksum()}, nil
 }
 
 // GetRange implements blob.Store. The stream goes on by itself after a lost
@@ -96,8 +95,8 @@ func (r *stream) Read(p []byte) (int, error) {
 
 // check compares the whole with the server's checksum.
 func (r *stream) check() error {
-	if r.sum != nil && r.object.CRC64 != "" && checksum.Encode(r.sum) != r.object.CRC64 {
-		return fmt.Errorf("get %s: CRC64NVME is %s, want %s: %w", r.s.Locate(r.key), checksum.Encode(r.sum), r.object.CRC64, blob.ErrCorrupt)
+	if r.sum != nil && r.object.CRC64 != "" && EncodeChecksum(r.sum) != r.object.CRC64 {
+		return fmt.Errorf("get %s: CRC64NVME is %s, want %s: %w", r.s.Locate(r.key), EncodeChecksum(r.sum), r.object.CRC64, blob.ErrCorrupt)
 	}
 	return io.EOF
 }

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
-	"temper/internal/blob/checksum"
 )
 
 // maxParts is the limit of S3.
@@ -46,7 +45,7 @@ func (s *Store) upload(ctx context.Context, key string, src *source, first *byte
 func (s *Store) sendParts(ctx context.Context, key, id string, src *source, part *bytes.Buffer) (Whole, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.cfg.Concurrency)
-	sum := checksum.New()
+	sum := NewChecksum()
 	var parts []*Part
 	for {
 		if len(parts) == maxParts {
@@ -76,7 +75,7 @@ func (s *Store) sendParts(ctx context.Context, key, id string, src *source, part
 	if err := g.Wait(); err != nil {
 		return Whole{}, err
 	}
-	whole := Whole{Size: src.size, CRC64: checksum.Encode(sum)}
+	whole := Whole{Size: src.size, CRC64: EncodeChecksum(sum)}
 	for _, p := range parts {
 		whole.Parts = append(whole.Parts, *p)
 	}

@@ -1,18 +1,9 @@
-// Package object owns a blob.Store on anything that speaks S3: streaming and
-// multipart puts, conditional writes, resumed reads, and what an answer that got
-// lost means. It sends no request itself: the drivers do, one per client
-// library, behind the small API interface.
-//
-// Invariant: every write carries a nonce, so that after any answer or none the
-// store can be asked whether the bytes under a key are this writer's.
 package object
 
 import (
 	"context"
 	"io"
 	"time"
-
-	"temper/internal/blob/checksum"
 )
 
 // Object is what a server returns about a key.
@@ -95,7 +86,7 @@ const NonceHeader = "temper-write"
 
 // BodyOf adds the checksum to data.
 func BodyOf(data []byte) Body {
-	sum := checksum.New()
+	sum := NewChecksum()
 	_, _ = sum.Write(data) // a hash takes all
-	return Body{Data: data, CRC64: checksum.Encode(sum)}
+	return Body{Data: data, CRC64: EncodeChecksum(sum)}
 }

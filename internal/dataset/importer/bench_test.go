@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"temper/internal/dataset/clean"
+	"temper/internal/dataset"
 	"temper/internal/dataset/importer"
 )
 
@@ -32,7 +32,7 @@ func BenchmarkImport(b *testing.B) {
 	}
 	for b.Loop() {
 		out := filepath.Join(b.TempDir(), "out.jsonl")
-		if _, err := importer.Run(b.Context(), []string{path}, out, importer.Options{Env: "math", Rules: clean.Rules{Answers: clean.Integers}}); err != nil {
+		if _, err := importer.Run(b.Context(), []string{path}, out, importer.Options{Env: "math", Rules: dataset.Rules{Answers: dataset.Integers}}); err != nil {
 			b.Fatal(err)
 		}
 	}

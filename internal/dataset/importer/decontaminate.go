@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/dataset/clean"
+	"temper/internal/dataset"
 	"temper/internal/dataset/layout"
 	"temper/internal/dataset/rows"
 )
@@ -35,7 +35,7 @@ type Decontaminated struct {
 type Hit struct {
 	File string `json:"file"`
 	Row  int64  `json:"row"`
-	clean.Overlap
+	dataset.Overlap
 }
 
 // ErrNothingLeft means that no row was kept, and no file written.
@@ -44,7 +44,7 @@ var ErrNothingLeft = errors.New("nothing is left")
 // Decontaminate writes the rows of files that share nothing with the benchmarks into out,
 // as they are, one a line. A row that cannot be read is an error: nothing is known of it. against
 // are the files of the benchmarks, which no output replaces.
-func Decontaminate(ctx context.Context, files, against []string, out string, index *clean.Index) (*Decontaminated, error) {
+func Decontaminate(ctx context.Context, files, against []string, out string, index *dataset.Index) (*Decontaminated, error) {
 	d := &Decontaminated{Benchmarks: map[string]int64{}, Problems: map[string]int64{}, Dropped: []Hit{}}
 	return d, WriteWhole(out, slices.Concat(files, against), func(w *bufio.Writer) error {
 		for _, file := range files {
@@ -65,7 +65,7 @@ func Decontaminate(ctx context.Context, files, against []string, out string, ind
 }
 
 // take writes a row that shares nothing with the benchmarks, and counts one that does.
-func (d *Decontaminated) take(file string, row rows.Row, item *layout.Item, index *clean.Index, w *bufio.Writer) error {
+func (d *Decontaminated) take(file string, row rows.Row, item *layout.Item, index *dataset.Index, w *bufio.Writer) error {
 	d.Read++
 	if o, found := index.Find(PromptOf(item)); found {
 		d.drop(file, row.Num, o)
@@ -82,7 +82,7 @@ func (d *Decontaminated) take(file string, row rows.Row, item *layout.Item, inde
 	return w.WriteByte('\n')
 }
 
-func (d *Decontaminated) drop(file string, row int64, o clean.Overlap) {
+func (d *Decontaminated) drop(file string, row int64, o dataset.Overlap) {
 	if o.Words == "" {
 		d.Same++
 	} else {

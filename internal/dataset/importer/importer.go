@@ -13,10 +13,10 @@ import (
 	"io"
 	"os"
 
-	"temper/internal/converse"
-	"temper/internal/dataset/clean"
+	"temper/internal/dataset"
 	"temper/internal/dataset/layout"
 	"temper/internal/dataset/rows"
+	"temper/internal/openai/chatclient"
 )
 
 // Options are the choices of an import.
@@ -31,7 +31,7 @@ type Options struct {
 	// Env is the environment that judges problems that name none.
 	Env string `json:"env"`
 	// Rules are what answers must be.
-	Rules clean.Rules `json:"rules"`
+	Rules dataset.Rules `json:"rules"`
 	// KeepDuplicates keeps problems with the same prompt.
 	KeepDuplicates bool `json:"keep_duplicates"`
 	// MaxPromptChars drops longer prompts; 0 for no bound. MaxPromptTokens does by Tokens.
@@ -46,12 +46,12 @@ type Options struct {
 	CountedBy string                          `json:"counted_by"`
 	// Agreement drops problems whose answer samples do not confirm; nil for none.
 	// AgreementOf names its file.
-	Agreement   *clean.Agreement `json:"-"`
-	AgreementOf string           `json:"agreement_of"`
+	Agreement   *dataset.Agreement `json:"-"`
+	AgreementOf string             `json:"agreement_of"`
 	// Benchmarks drops rows that share words with a benchmark; nil for none. BenchmarksOf
 	// names the files.
-	Benchmarks   *clean.Index `json:"-"`
-	BenchmarksOf string       `json:"benchmarks_of"`
+	Benchmarks   *dataset.Index `json:"-"`
+	BenchmarksOf string         `json:"benchmarks_of"`
 	// AlsoRead are the files of Agreement and Benchmarks, none of which the output may be.
 	AlsoRead []string `json:"-"`
 	// Overwrite replaces a file of the output's name once the import is whole.
@@ -103,7 +103,7 @@ type imported struct {
 	opts   Options
 	out    *output
 	report *Report
-	seen   map[clean.Key]struct{}
+	seen   map[dataset.Key]struct{}
 
 	object layout.Object
 	item   layout.Item
@@ -286,7 +286,7 @@ func (im *imported) judgeLength() *layout.Reject {
 	return nil
 }
 
-func overlapText(o clean.Overlap) string {
+func overlapText(o dataset.Overlap) string {
 	if o.Words == "" {
 		return "is " + o.Benchmark
 	}
@@ -346,7 +346,7 @@ func unknownLayout(path string, names []string, last error) error {
 	switch {
 	case names != nil:
 		return fmt.Errorf("%s: no layout is known that has the fields %s: name one with --layout, or say where the fields are, as in --map prompt=%s,answer=FIELD",
-			path, converse.Escape(joined(names)), converse.Escape(names[0]))
+			path, chatclient.Escape(joined(names)), chatclient.Escape(names[0]))
 	case last != nil:
 		return fmt.Errorf("%s: no row can be read: %w", path, last)
 	}

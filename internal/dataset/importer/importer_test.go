@@ -14,7 +14,6 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/dataset"
-	"temper/internal/dataset/clean"
 	"temper/internal/dataset/importer"
 	"temper/internal/dataset/layout"
 	"temper/internal/rl"
@@ -231,7 +230,7 @@ text
 // TestReasons names a reason for each row of a hostile file, and refuses above the bound.
 func TestReasons(t *testing.T) {
 	path := write(t, hostile)
-	opts := importer.Options{Rules: clean.Rules{Answers: clean.Integers, MaxDigits: 15}}
+	opts := importer.Options{Rules: dataset.Rules{Answers: dataset.Integers, MaxDigits: 15}}
 	out, r, err := run(t, opts, path)
 	if !errors.Is(err, importer.ErrTooManyBad) {
 		t.Fatalf("error is %v, want too many bad rows", err)

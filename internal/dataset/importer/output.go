@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"temper/internal/dataset/clean"
+	"temper/internal/dataset"
 )
 
 // The files of an import under way stand beside its output, and go with its end.
@@ -55,7 +55,7 @@ type output struct {
 	marks *bufio.Writer
 	bytes int64
 	count int64
-	seen  map[clean.Key]struct{}
+	seen  map[dataset.Key]struct{}
 }
 
 // openOutput begins an import or goes on with one of the same files and options.
@@ -67,7 +67,7 @@ func openOutput(files []string, out string, opts Options) (*output, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &output{path: out, seen: map[clean.Key]struct{}{}}
+	o := &output{path: out, seen: map[dataset.Key]struct{}{}}
 	if o.part, err = openPart(out); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func openOutput(files []string, out string, opts Options) (*output, error) {
 		return nil, errors.Join(err, o.part.Close())
 	}
 	o.bytes, o.count = o.state.Bytes, o.state.Keys
-	if err = o.cut(o.keys, o.state.Keys*int64(len(clean.Key{}))); err == nil {
+	if err = o.cut(o.keys, o.state.Keys*int64(len(dataset.Key{}))); err == nil {
 		err = o.readKeys()
 	}
 	if err != nil {
@@ -162,7 +162,7 @@ func (o *output) cut(f *os.File, n int64) error {
 // readKeys reads the keys of what was kept, and goes to the end of both files.
 func (o *output) readKeys() error {
 	in := bufio.NewReaderSize(o.keys, 256<<10)
-	var key clean.Key
+	var key dataset.Key
 	for range o.count {
 		if _, err := io.ReadFull(in, key[:]); err != nil {
 			return fmt.Errorf("%s: %w", o.path+seenEnding, err)
@@ -177,7 +177,7 @@ func (o *output) readKeys() error {
 	return nil
 }
 
-func (o *output) write(line []byte, key clean.Key) error {
+func (o *output) write(line []byte, key dataset.Key) error {
 	o.remember(key)
 	o.bytes += int64(len(line))
 	_, err := o.rows.Write(line)
@@ -185,7 +185,7 @@ func (o *output) write(line []byte, key clean.Key) error {
 }
 
 // remember notes a key for a continuation. An error of the disk comes up in checkpoint.
-func (o *output) remember(key clean.Key) {
+func (o *output) remember(key dataset.Key) {
 	o.count++
 	_, _ = o.marks.Write(key[:]) // a bufio.Writer keeps its error for Flush
 }

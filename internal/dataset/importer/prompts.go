@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"temper/internal/dataset/clean"
+	"temper/internal/dataset"
 	"temper/internal/dataset/layout"
 	"temper/internal/dataset/rows"
 )
@@ -36,7 +36,7 @@ type sampleRow struct {
 
 // ReadSamples reads responses into an agreement filter: rows of prompt (problem, question)
 // with response (generated_solution) or responses. A row that is none is an error.
-func ReadSamples(path string, into *clean.Agreement) (err error) {
+func ReadSamples(path string, into *dataset.Agreement) (err error) {
 	r, err := rows.Open(path)
 	if err != nil {
 		return err

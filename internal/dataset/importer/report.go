@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"temper/internal/converse"
 	"temper/internal/dataset/layout"
+	"temper/internal/openai/chatclient"
 )
 
 const (
@@ -201,7 +201,7 @@ func (r *Report) Markdown(w io.Writer) error {
 			}
 		}
 	}
-	_, err := io.WriteString(w, converse.Escape(b.String())) // rows may steer a terminal
+	_, err := io.WriteString(w, chatclient.Escape(b.String())) // rows may steer a terminal
 	return err
 }
 

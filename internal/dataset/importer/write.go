@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"temper/internal/chat"
-	"temper/internal/dataset/clean"
+	"temper/internal/dataset"
 	"temper/internal/dataset/layout"
 )
 
@@ -23,7 +23,7 @@ func (im *imported) write(l *layout.Layout, file *File) (*layout.Reject, error) 
 		}
 		return &layout.Reject{Reason: layout.Duplicate, Detail: "is " + what}, nil
 	} else if twice {
-		key = clean.KeyOf(hex.EncodeToString(key[:]), file.Path, strconv.FormatInt(file.Read, 10))
+		key = dataset.KeyOf(hex.EncodeToString(key[:]), file.Path, strconv.FormatInt(file.Read, 10))
 	}
 	im.line = im.line[:0]
 	if l.Kind == layout.Problems {
@@ -40,13 +40,13 @@ func (im *imported) write(l *layout.Layout, file *File) (*layout.Reject, error) 
 
 // keyOf is the key of the problem, or of the whole dialogue: the same question may well
 // have several answers.
-func (im *imported) keyOf(l *layout.Layout) clean.Key {
+func (im *imported) keyOf(l *layout.Layout) dataset.Key {
 	item := &im.item
 	if l.Kind == layout.Problems {
 		if item.Fixture == "" {
-			return clean.KeyOf(item.Prompt)
+			return dataset.KeyOf(item.Prompt)
 		}
-		return clean.KeyOf(item.Prompt, item.Env, item.Fixture)
+		return dataset.KeyOf(item.Prompt, item.Env, item.Fixture)
 	}
 	var all strings.Builder
 	for _, m := range item.Dialogue.Messages {
@@ -58,12 +58,12 @@ func (im *imported) keyOf(l *layout.Layout) clean.Key {
 	for _, t := range item.Dialogue.Tools {
 		all.Write(t)
 	}
-	return clean.KeyOf(all.String())
+	return dataset.KeyOf(all.String())
 }
 
 // nameProblem gives a problem its id. Rows of our own format and of a field map keep
 // theirs; that of any other is made of its prompt, so that it is the same in each import.
-func (im *imported) nameProblem(key clean.Key) *layout.Reject {
+func (im *imported) nameProblem(key dataset.Key) *layout.Reject {
 	item := &im.item
 	own := item.Env != "" || im.opts.Fields.Map["id"] != ""
 	if !own || item.ID == "" {
@@ -73,7 +73,7 @@ func (im *imported) nameProblem(key clean.Key) *layout.Reject {
 	if !validID(item.ID) {
 		return &layout.Reject{Reason: layout.BadID, Detail: fmt.Sprintf("id %.40q: want up to 200 visible ASCII signs without '/'", item.ID)}
 	}
-	idKey := clean.KeyOf("\x00id", item.ID)
+	idKey := dataset.KeyOf("\x00id", item.ID)
 	if _, twice := im.seen[idKey]; twice {
 		return &layout.Reject{Reason: layout.BadID, Detail: fmt.Sprintf("id %.40q is that of an earlier row", item.ID)}
 	}
@@ -123,7 +123,7 @@ func appendText(out []byte, text string) []byte {
 	return quoted
 }
 
-func appendDialogue(out []byte, item *layout.Item, key clean.Key) []byte {
+func appendDialogue(out []byte, item *layout.Item, key dataset.Key) []byte {
 	out = appendText(append(out, `{"id":`...), "d-"+hex.EncodeToString(key[:8]))
 	out = appendOrigin(out, item)
 	if tools := item.Dialogue.Tools; tools != nil {

@@ -13,15 +13,15 @@ import (
 	"temper/internal/learner"
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
+	"temper/trainer/model"
 	"temper/trainer/optimizer"
-	"temper/trainer/qwen3"
 )
 
 // Chain is a learner whose whole state is a hash of all that was done to it, in
 // order: an update that is missing, doubled or misplaced shows.
 type Chain struct {
 	Fate      *Fate
-	Model     qwen3.Config
+	Model     model.Config
 	State     [sha256.Size]byte
 	Updates   int
 	Closed    bool
@@ -59,7 +59,7 @@ func (c *Chain) Init(seed uint64) error {
 }
 
 // Import starts the chain from weights.
-func (c *Chain) Import(weights []qwen3.Tensor) error {
+func (c *Chain) Import(weights []model.Tensor) error {
 	c.State, c.Updates = [sha256.Size]byte{}, 0
 	return c.do("import", weights)
 }
@@ -126,12 +126,12 @@ func (c *Chain) metrics() rl.TrainMetrics {
 }
 
 // tensors is the state as weights.
-func (c *Chain) tensors() []qwen3.Tensor {
-	t := qwen3.Tensor{Name: "chain", Shape: []int{sha256.Size}}
+func (c *Chain) tensors() []model.Tensor {
+	t := model.Tensor{Name: "chain", Shape: []int{sha256.Size}}
 	for _, b := range c.State {
 		t.Data = append(t.Data, float32(b))
 	}
-	return []qwen3.Tensor{t}
+	return []model.Tensor{t}
 }
 
 // Snapshot writes over its room, as a save that Still reads it must not have given it away.
@@ -175,10 +175,10 @@ func (c *Chain) Restore(ctx context.Context, store blob.Store, ref blob.Ref) (in
 
 // Publish stores weights that show the whole state.
 func (c *Chain) Publish(ctx context.Context, store blob.Store, prefix string, p checkpoint.Policy) (blob.Ref, error) {
-	return checkpoint.PublishFrom(ctx, store, prefix, p, func(name string) (qwen3.Tensor, error) {
+	return checkpoint.PublishFrom(ctx, store, prefix, p, func(name string) (model.Tensor, error) {
 		specs := p.Model.Tensors()
-		i := slices.IndexFunc(specs, func(s qwen3.TensorSpec) bool { return s.Name == name })
-		t := qwen3.Tensor{Name: name, Shape: specs[i].Shape, Data: make([]float32, specs[i].Size())}
+		i := slices.IndexFunc(specs, func(s model.TensorSpec) bool { return s.Name == name })
+		t := model.Tensor{Name: name, Shape: specs[i].Shape, Data: make([]float32, specs[i].Size())}
 		for i := range t.Data {
 			t.Data[i] = float32(c.State[i%len(c.State)])
 		}

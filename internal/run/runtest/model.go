@@ -9,7 +9,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -26,8 +26,8 @@ eval: {num_problems: 4}
 
 // StartModel has more positions than the run uses and a vocabulary that is
 // padded beyond its tokenizer's.
-func StartModel() qwen3.Config {
-	return qwen3.Config{
+func StartModel() model.Config {
+	return model.Config{
 		VocabSize: 288, HiddenSize: 8, IntermediateSize: 16, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 		HeadDim: 4, MaxPositionEmbeddings: 512, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
 	}
@@ -40,7 +40,7 @@ var Descriptions = map[string][]byte{
 }
 
 // WriteModel makes a checkpoint directory of random weights in bfloat16.
-func WriteModel(t testing.TB, m qwen3.Config, change func(files map[string][]byte)) (dir string) {
+func WriteModel(t testing.TB, m model.Config, change func(files map[string][]byte)) (dir string) {
 	t.Helper()
 	tok, err := chat.TrainTokenizer(chat.Config{}, nil, 0)
 	if err != nil {
@@ -53,12 +53,12 @@ func WriteModel(t testing.TB, m qwen3.Config, change func(files map[string][]byt
 	if change != nil {
 		change(files)
 	}
-	weights, err := qwen3.InitialTensors(m, 3)
+	weights, err := model.InitialTensors(m, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir = filepath.Join(t.TempDir(), "model")
-	if err := hf.Create(dir, m, qwen3.ByName(weights), hf.Layout{DType: safetensors.BF16, Files: files}); err != nil {
+	if err := hf.Create(dir, m, model.ByName(weights), hf.Layout{DType: safetensors.BF16, Files: files}); err != nil {
 		t.Fatal(err)
 	}
 	return dir

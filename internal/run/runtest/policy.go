@@ -9,13 +9,13 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/config"
-	"temper/internal/policy"
-	"temper/internal/policy/policytest"
+	"temper/internal/inference"
+	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/internal/sampling"
-	"temper/internal/tokenizer"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
 )
@@ -28,14 +28,14 @@ func PolicyRef(version int64) run.Policy {
 // Scripted is an engine whose policy looks up the answer and gives it, or makes one
 // of the mistakes that a policy makes.
 type Scripted struct {
-	*policytest.Script
+	*inferencetest.Script
 	// Loads are the versions that were loaded, in order.
 	Loads  []int64
 	Closed bool
 	// Fail is the error of Load.
 	Fail error
 	// Knows decides whether a rollout answers right.
-	Knows func(prompt string, req policy.Request) bool
+	Knows func(prompt string, req inference.Request) bool
 }
 
 // Load makes the engine serve a version.
@@ -102,8 +102,8 @@ func (h *Run) NewScripted(t testing.TB) *Scripted {
 		}
 	}
 	end, _ := tok.Special(chat.TokenEnd)
-	s := &Scripted{Knows: func(_ string, req policy.Request) bool { return rl.Uniform(seedOf(req), 1) < rightShare }}
-	reply := func(req policy.Request) []int32 {
+	s := &Scripted{Knows: func(_ string, req inference.Request) bool { return rl.Uniform(seedOf(req), 1) < rightShare }}
+	reply := func(req inference.Request) []int32 {
 		text := tok.Decode(req.Tokens)
 		say := "I do not know"
 		for prompt, answer := range answers {
@@ -120,15 +120,15 @@ func (h *Run) NewScripted(t testing.TB) *Scripted {
 		return append(tok.EncodeSpecial(say), end)
 	}
 	newline := tok.EncodeSpecial("assistant\n")
-	s.Script = &policytest.Script{Reply: reply, Serving: -1, Context: h.Config.Model.MaxContext}
+	s.Script = &inferencetest.Script{Reply: reply, Serving: -1, Context: h.Config.Model.MaxContext}
 	if h.Config.RL.PartialRolloutTokens > 0 {
-		s.Reply = policytest.Resumed(reply, newline[len(newline)-1])
+		s.Reply = inferencetest.Resumed(reply, newline[len(newline)-1])
 	}
 	return s
 }
 
 // seedOf makes greedy generations a function of the prompt.
-func seedOf(req policy.Request) uint64 {
+func seedOf(req inference.Request) uint64 {
 	if req.Temperature > 0 {
 		return req.Seed
 	}

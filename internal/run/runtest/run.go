@@ -10,12 +10,12 @@ import (
 	"encoding/json"
 	"testing"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/setup"
 	"temper/internal/sampling"
 	"temper/trainer/checkpoint"

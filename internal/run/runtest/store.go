@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
+	"temper/internal/run/artifact"
 )
 
 // ReadLines decodes the JSON lines of a key.

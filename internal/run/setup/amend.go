@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // AddAmendment stores the configuration with one more amendment under a name of

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Checked is what Check learned of a run.

@@ -10,10 +10,10 @@ import (
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
-	"temper/internal/pyfile"
 	"temper/internal/reward"
 	"temper/internal/run"
 	"temper/internal/tool"
+	"temper/internal/tool/pyfile"
 )
 
 // findCode reads the Python files that a configuration names and finds all of their

@@ -7,7 +7,6 @@ import (
 	"temper/internal/chat"
 	"temper/internal/config"
 	"temper/internal/dataset"
-	"temper/internal/dataset/clean"
 	"temper/internal/fault"
 	"temper/internal/rl"
 	"temper/internal/run"
@@ -80,7 +79,7 @@ func (s *sieve) hold(set string, problems []rl.Problem) {
 
 // dropDuplicates drops problems that ask what an earlier one asks.
 func (s *sieve) dropDuplicates(set string, problems []rl.Problem) ([]rl.Problem, error) {
-	first := map[clean.Key]string{}
+	first := map[dataset.Key]string{}
 	t := newTally(set, dropDuplicate, len(problems))
 	kept := problems[:0:0]
 	for _, problem := range problems {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // prepareFork copies the parent's start, tokenizer and what of its data still

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Forked is what a fork would begin with.

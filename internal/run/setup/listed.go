@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // listRun enters a run that was opened into the list of runs. An entry of an earlier

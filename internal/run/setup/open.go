@@ -13,11 +13,12 @@ import (
 	"errors"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Open validates the configuration, claims the run id and freezes the
@@ -38,8 +39,8 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	if err := artifact.CheckRunID(in.RunID); err != nil {
 		return run.Plan{}, fault.New(fault.InvalidConfig, err)
 	}
-	if in.Priority < 0 || in.Priority > maxPriority {
-		return run.Plan{}, fault.Newf(fault.InvalidConfig, "priority: is %d, want 1 (first) to %d (last)", in.Priority, maxPriority)
+	if in.Priority < 0 || in.Priority > MaxPriority {
+		return run.Plan{}, fault.Newf(fault.InvalidConfig, "priority: is %d, want 1 (first) to %d (last)", in.Priority, MaxPriority)
 	}
 	if in.Placement != nil {
 		if wrong := in.Placement.Check(); len(wrong) > 0 {
@@ -73,8 +74,8 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	return claim(ctx, store, plan, cfg, claimant{by, in})
 }
 
-// maxPriority is the priority of the runs that come last.
-const maxPriority = 5
+// MaxPriority is the priority of the runs that come last; 1 is that of the first.
+const MaxPriority = 5
 
 // configured reports whether a configuration is given.
 func configured(in run.Input) bool {
@@ -95,10 +96,13 @@ func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run,
 	if err != nil {
 		return run.Plan{}, err
 	}
-	mine := run.Opened{Plan: plan, Owner: by.Owner, OwnerWorkflow: by.Workflow, OwnerNamespace: by.Namespace, ConfigYAML: string(data)}
+	mine := run.Opened{Plan: plan, Format: run.Format, Version: buildinfo.Version, Owner: by.Owner, OwnerWorkflow: by.Workflow, OwnerNamespace: by.Namespace, ConfigYAML: string(data)}
 	mine.Config = blob.RefOf(layout.Config(), data)
 	mine.SearchAttributes, mine.ProgressAttributes = by.SearchAttributes, by.SearchAttributes
 	stored, err := artifact.PutOnce(ctx, store, layout.Plan(), mine)
+	if err == nil {
+		err = stored.CheckFormat()
+	}
 	if err != nil {
 		return run.Plan{}, err
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 	"temper/internal/run/runtest"
 )
 

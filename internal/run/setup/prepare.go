@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
 	"temper/internal/dataset"
-	"temper/internal/dataset/clean"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
+	"temper/internal/proc/failpoint"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Prepare makes or imports all data of a run: dialogues, tokenizer, the
@@ -58,7 +57,7 @@ type preparation struct {
 	out      run.Prepared
 	progress func(string)
 	// prompts are those of the problems of eval.sets, by what they ask.
-	prompts map[clean.Key]string
+	prompts map[dataset.Key]string
 	// sets are those of the stages by their keys, once they are gathered.
 	sets  map[string]stageSet
 	sieve sieve

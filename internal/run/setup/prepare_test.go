@@ -13,12 +13,12 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/env"
 	"temper/internal/fault"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
 	"temper/internal/run/setup"
-	"temper/internal/tokenizer"
 )
 
 func TestPreparedDataIsWhole(t *testing.T) {

@@ -10,15 +10,14 @@ import (
 	"math"
 	"os"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/dataset"
-	"temper/internal/dataset/clean"
 	"temper/internal/env"
 	"temper/internal/fault"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // evaluated is what a preparation makes of evaluation sets and of pass rates.
@@ -55,7 +54,7 @@ func (p evaluated) readSet(ctx context.Context, i int) ([]rl.Problem, error) {
 		}
 	}
 	if p.prompts == nil {
-		p.prompts = map[clean.Key]string{}
+		p.prompts = map[dataset.Key]string{}
 	}
 	for _, problem := range problems {
 		p.prompts[askedKey(problem)] = fmt.Sprintf("problem %s of eval.sets[%d] (%s)", problem.ID, i, set.Name)
@@ -66,7 +65,7 @@ func (p evaluated) readSet(ctx context.Context, i int) ([]rl.Problem, error) {
 
 // askedKey is what makes two problems the same for the check below: what is asked, by the
 // normal form of prompts, in the same surroundings.
-func askedKey(p rl.Problem) clean.Key { return clean.KeyOf(p.Prompt, p.Fixture) }
+func askedKey(p rl.Problem) dataset.Key { return dataset.KeyOf(p.Prompt, p.Fixture) }
 
 // checkEvaluated finds training problems that a set of eval.sets has too.
 func (p evaluated) checkEvaluated(train []rl.Problem) error {

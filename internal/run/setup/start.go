@@ -8,23 +8,23 @@ import (
 	"os"
 	"path"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/chat"
+	"temper/internal/chat/tokenizer"
 	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/run"
-	"temper/internal/tokenizer"
+	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // start is what a run can start from: an open checkpoint directory, or a policy
 // of another run of the store.
 type start struct {
 	key           string // of the configuration that names it
-	model         qwen3.Config
+	model         model.Config
 	tokenizerJSON []byte
 	template      *chat.Template // nil for the small ChatML
 	format        *chat.Format
@@ -69,9 +69,9 @@ func openStart(ctx context.Context, store blob.Store, cfg config.Run, functions 
 	return s, nil
 }
 
-func openDirectory(_ context.Context, _ blob.Store, model config.Model) (*start, error) {
+func openDirectory(_ context.Context, _ blob.Store, section config.Model) (*start, error) {
 	const key = "model.path"
-	m, err := hf.Load(model.Path)
+	m, err := hf.Load(section.Path)
 	if err != nil {
 		return nil, config.Problems{{Path: key, Msg: err.Error()}}
 	}
@@ -93,9 +93,9 @@ func openDirectory(_ context.Context, _ blob.Store, model config.Model) (*start,
 }
 
 // openPolicy opens a published policy of another run.
-func openPolicy(ctx context.Context, store blob.Store, model config.Model) (*start, error) {
+func openPolicy(ctx context.Context, store blob.Store, section config.Model) (*start, error) {
 	const key = "model.run"
-	runID, version, err := config.ParsePolicy(model.Run)
+	runID, version, err := config.ParsePolicy(section.Run)
 	if err != nil {
 		return nil, config.Problems{{Path: key, Msg: err.Error()}}
 	}
@@ -105,21 +105,21 @@ func openPolicy(ctx context.Context, store blob.Store, model config.Model) (*sta
 		return nil, err
 	}
 	if !ok {
-		return nil, asProblem(key, model.Run, run.MissingPolicy(ctx, store, fault.InvalidConfig, runID, version))
+		return nil, asProblem(key, section.Run, run.MissingPolicy(ctx, store, fault.InvalidConfig, runID, version))
 	}
 	p, err := checkpoint.LoadDescription(ctx, store, published.Ref)
 	if err = run.ExplainMissing(ctx, store, runID, version, err); fault.IsUsers(err) {
-		return nil, asProblem(key, model.Run, err)
+		return nil, asProblem(key, section.Run, err)
 	}
 	if errors.Is(err, blob.ErrNotExist) {
-		return nil, config.Problems{{Path: key, Msg: fmt.Sprintf("is %s, but the policy is not whole: %v", model.Run, err)}}
+		return nil, config.Problems{{Path: key, Msg: fmt.Sprintf("is %s, but the policy is not whole: %v", section.Run, err)}}
 	}
 	if err != nil {
 		return nil, err
 	}
 	weights := func() (checkpoint.Source, error) {
 		p, err := checkpoint.LoadWeights(ctx, store, published.Ref)
-		return checkpoint.SourceOf(p.Weights), asProblem(key, model.Run, run.ExplainMissing(ctx, store, runID, version, err))
+		return checkpoint.SourceOf(p.Weights), asProblem(key, section.Run, run.ExplainMissing(ctx, store, runID, version, err))
 	}
 	return &start{
 		key: key, model: p.Model, tokenizerJSON: p.Tokenizer, files: p.Files, weights: weights,

@@ -18,7 +18,7 @@ import (
 	"temper/internal/run/setup"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // newStart opens and prepares a run that starts from a directory.
@@ -105,14 +105,14 @@ func TestRunStartsFromACheckpoint(t *testing.T) {
 	}
 }
 
-func open(t testing.TB, dir string) []qwen3.Tensor {
+func open(t testing.TB, dir string) []model.Tensor {
 	t.Helper()
 	m, err := hf.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	var weights []qwen3.Tensor
+	var weights []model.Tensor
 	for tensor, err := range m.All() {
 		if err != nil {
 			t.Fatal(err)
@@ -122,8 +122,8 @@ func open(t testing.TB, dir string) []qwen3.Tensor {
 	return byName(weights)
 }
 
-func byName(weights []qwen3.Tensor) []qwen3.Tensor {
-	return slices.SortedFunc(slices.Values(weights), func(a, b qwen3.Tensor) int { return strings.Compare(a.Name, b.Name) })
+func byName(weights []model.Tensor) []model.Tensor {
+	return slices.SortedFunc(slices.Values(weights), func(a, b model.Tensor) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // TestDirectoryThatChangesUnderAStart is a conflict, not a mix of two models.

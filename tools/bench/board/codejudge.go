@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/tools/bench/loadgen"
 	"temper/tools/bench/meter"
 )
@@ -42,7 +42,7 @@ func startCodeJudge(ctx context.Context, cfg Config) (_ *running, err error) {
 			err = errors.Join(err, p.stop())
 		}
 	}()
-	addresses, err := freeport.Addresses(2)
+	addresses, err := proc.Addresses(2)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/tools/bench/loadgen"
 	"temper/tools/bench/meter"
 )
@@ -168,7 +168,7 @@ func startGoJudge(ctx context.Context, cfg Config) (_ *running, err error) {
 	if err := os.WriteFile(file, []byte(mounts.String()), 0o600); err != nil {
 		return nil, err
 	}
-	addresses, err := freeport.Addresses(1)
+	addresses, err := proc.Addresses(1)
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,9 @@ import (
 
 // startTemper starts a node of this service.
 func startTemper(ctx context.Context, cfg Config) (*running, error) {
-	node, err := sandboxbench.StartChild(ctx, cfg.Binary, sandboxbench.ChildConfig{Name: "node", Args: []string{
-		"sandbox", "--listen", "127.0.0.1:0", "--python", cfg.Python, "--sessions", fmt.Sprint(max(cfg.Idle+8, 256)),
-	}})
+	node, err := sandboxbench.StartChild(ctx, cfg.Binary, sandboxbench.ChildConfig{Name: "node", Args: sandboxbench.Role("sandbox",
+		"--listen", "127.0.0.1:0", "--python", cfg.Python, "--sessions", fmt.Sprint(max(cfg.Idle+8, 256)),
+	)})
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
 )
 

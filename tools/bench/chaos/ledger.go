@@ -2,8 +2,6 @@ package chaos
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,7 +71,7 @@ func OpenLedger(path string) (*Ledger, error) {
 	}
 	l := &Ledger{file: f}
 	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("%s is in use by another process: give each its own ledger and add them up with: temper bench chaos report", path)
+		err = fmt.Errorf("%s is in use by another process: give each its own ledger and add them up with: temper-bench chaos report", path)
 	}
 	if err == nil {
 		err = l.read(path)
@@ -161,21 +159,6 @@ func (s Setting) equal(other Setting) bool {
 	a, errA := json.Marshal(s)
 	b, errB := json.Marshal(other)
 	return errA == nil && errB == nil && bytes.Equal(a, b)
-}
-
-// Digest is the SHA-256 of everything that a run left, without times.
-func (c Contents) Digest() string {
-	sum := sha256.New()
-	names := make([]string, 0, len(c))
-	for name := range c {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		of := sha256.Sum256(c[name])
-		fmt.Fprintf(sum, "%s %x\n", name, of)
-	}
-	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // syncFolder brings the name of a new file to the disk.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/run/runtest"
 )
 
 func openLedger(t *testing.T, path string) *Ledger {
@@ -111,7 +113,7 @@ func TestSumUp(t *testing.T) {
 		return Blow{Victim: victim, Life: life, Point: point, Progress: progress, Stall: 2 * progress}
 	}
 	good := Trial{Outcome: Outcome{Wall: 4, Missed: 1, Blows: []Blow{blow("worker", Serving, "", 1), blow("worker", Starting, "", 3), blow("trainer", "", "p", 2)}}}
-	bad := Trial{Name: "x", Elastic: true, Outcome: Outcome{Wall: 2, Moves: []Moved{{}, {}}, Blows: []Blow{blow("rollout", Leaving, "", 9)}}, Differences: []Difference{{"o", "changed", 7}}}
+	bad := Trial{Name: "x", Elastic: true, Outcome: Outcome{Wall: 2, Moves: []Moved{{}, {}}, Blows: []Blow{blow("rollout", Leaving, "", 9)}}, Differences: []runtest.Difference{{Name: "o", Kind: "changed", Bits: 7}}}
 	calm := func(id, result string) Line {
 		return Line{Kind: LineCalm, ID: id, Result: result, Objects: 5, Wall: 3, Setting: Setting{Build: "b"}}
 	}

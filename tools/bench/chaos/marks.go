@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"temper/internal/failpoint"
+	"temper/internal/proc/failpoint"
 )
 
 // marks watches the folder in which fail points say that they were reached.

@@ -7,12 +7,12 @@ import (
 	"path"
 	"strings"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // Prompts is what the store says about the problems that a run trained on.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"temper/internal/run/runtest"
 )
 
 // Report is the result of many runs, perhaps of several soaks and machines.
@@ -74,10 +76,10 @@ type Row struct {
 type Trial struct {
 	Outcome
 	// Name says which trial it was.
-	Name        string       `json:"name"`
-	Elastic     bool         `json:"elastic,omitempty"`
-	Differences []Difference `json:"differences,omitempty"`
-	Prompts     Prompts      `json:"prompts"`
+	Name        string               `json:"name"`
+	Elastic     bool                 `json:"elastic,omitempty"`
+	Differences []runtest.Difference `json:"differences,omitempty"`
+	Prompts     Prompts              `json:"prompts"`
 	// Compared is how many objects were compared.
 	Compared int `json:"compared"`
 	// Checkpoints is how many were loaded and verified; Torn names those that could not be.

@@ -60,7 +60,7 @@ const (
 func (c Config) Timeline(run int) []Move {
 	r := rl.Rand(rl.Seed(c.Seed, "elastic", uint64(run)))
 	moves := slices.Concat(
-		breathe(r, "rollout", Rollouts), breathe(r, "node", Nodes), breathe(r, "worker", Controls),
+		breathe(r, "rollout", Rollouts), breathe(r, "node", Nodes), breathe(r, "control", Controls),
 		[]Move{blink(r, "gateway", latest), blink(r, member("node", 1), shrinks), blink(r, member("rollout", 1), shrinks)},
 	)
 	slices.SortStableFunc(moves, func(a, b Move) int { return cmp.Compare(a.After, b.After) })

@@ -18,7 +18,7 @@ func TestTimelineGrowsAndShrinks(t *testing.T) {
 		if d := cmp.Diff(moves, c.Timeline(run)); d != "" {
 			t.Fatalf("two timelines of one seed differ:\n%s", d)
 		}
-		there := map[string]bool{"rollout-1": true, "node-1": true, "worker-1": true, "gateway": true}
+		there := map[string]bool{"rollout-1": true, "node-1": true, "control-1": true, "gateway": true}
 		most := map[string]int{}
 		last := 0.0
 		for _, m := range moves {
@@ -50,10 +50,10 @@ func TestTimelineGrowsAndShrinks(t *testing.T) {
 				most[role] = max(most[role], n)
 			}
 		}
-		if d := cmp.Diff(most, map[string]int{"rollout": Rollouts, "node": Nodes, "worker": Controls, "gateway": 1}); d != "" {
+		if d := cmp.Diff(most, map[string]int{"rollout": Rollouts, "node": Nodes, "control": Controls, "gateway": 1}); d != "" {
 			t.Errorf("run %d: greatest numbers (got -, want +)\n%s", run, d)
 		}
-		if d := cmp.Diff(count(there), map[string]int{"rollout": 1, "node": 1, "worker": 1, "gateway": 1}); d != "" {
+		if d := cmp.Diff(count(there), map[string]int{"rollout": 1, "node": 1, "control": 1, "gateway": 1}); d != "" {
 			t.Errorf("run %d: left at the end (got -, want +)\n%s", run, d)
 		}
 	}

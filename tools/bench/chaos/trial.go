@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/run/artifact"
 )
 
 // Host is one service in a place of its own, and one run in it.

@@ -19,9 +19,12 @@ type Victim struct {
 }
 
 // role is a process of the temper binary in one of its roles.
-func role(name string) func(Process, []Process) bool {
+func role(name string) func(Process, []Process) bool { return command("role", name) }
+
+// command is a process of the temper binary with these words before its flags.
+func command(words ...string) func(Process, []Process) bool {
 	return func(p Process, ancestors []Process) bool {
-		return len(p.Args) > 1 && filepath.Base(p.Args[0]) == "temper" && p.Args[1] == name && !beforeExec(p, ancestors)
+		return len(p.Args) > len(words) && filepath.Base(p.Args[0]) == "temper" && slices.Equal(p.Args[1:1+len(words)], words) && !beforeExec(p, ancestors)
 	}
 }
 
@@ -54,11 +57,11 @@ const (
 func Victims() []Victim {
 	return []Victim{
 		{"temporald", program("temporald")},
-		{"worker", role("worker")},
+		{"control", role("control")},
 		{"trainer", role("trainer")},
 		{Sandbox, role(Sandbox)},
 		{Interpreter, interpreter},
-		{Supervisor, role(Supervisor)},
+		{Supervisor, command(Supervisor)},
 	}
 }
 
@@ -66,7 +69,7 @@ func Victims() []Victim {
 func ElasticVictims() []Victim {
 	return []Victim{
 		{"temporald", program("temporald")},
-		{"worker", role("worker")},
+		{"control", role("control")},
 		{"trainer", role("trainer")},
 		{"rollout", role("rollout")},
 		{Sandbox, role(Sandbox)},

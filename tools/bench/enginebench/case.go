@@ -8,7 +8,7 @@ import (
 
 	"temper/internal/rl"
 	"temper/trainer/cpu/kernels"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Case is one load: Batch sequences at once, each of which ends at Context tokens.
@@ -35,7 +35,7 @@ func (c Case) prompts(vocab int, seed uint64) [][]int32 {
 
 // Plan is what is measured.
 type Plan struct {
-	Model qwen3.Config
+	Model model.Config
 	// Dir is a model directory with the weights of our engine, which are mapped; empty for
 	// start weights.
 	Dir       string

@@ -13,10 +13,10 @@ import (
 	"strconv"
 	"time"
 
-	"temper/internal/freeport"
+	"temper/internal/proc"
 	"temper/trainer/gguf"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -51,7 +51,7 @@ func startLlamaCPP(ctx context.Context, python string, p Plan, c Case) (_ *llama
 	if err := writeGGUF(file, filepath.Join(dir, "model"), p, c); err != nil {
 		return nil, err
 	}
-	addresses, err := freeport.Addresses(1)
+	addresses, err := proc.Addresses(1)
 	if err != nil {
 		return nil, err
 	}
@@ -81,19 +81,19 @@ func startLlamaCPP(ctx context.Context, python string, p Plan, c Case) (_ *llama
 func writeGGUF(file, dir string, p Plan, c Case) error {
 	m := p.Model
 	m.MaxPositionEmbeddings = max(m.MaxPositionEmbeddings, c.Context+64)
-	weights, err := qwen3.InitialTensors(m, p.Seed)
+	weights, err := model.InitialTensors(m, p.Seed)
 	if err != nil {
 		return err
 	}
-	if err := hf.Create(dir, m, qwen3.ByName(weights), hf.Layout{DType: safetensors.F32}); err != nil {
+	if err := hf.Create(dir, m, model.ByName(weights), hf.Layout{DType: safetensors.F32}); err != nil {
 		return err
 	}
-	model, err := hf.Load(dir)
+	loaded, err := hf.Load(dir)
 	if err != nil {
 		return err
 	}
-	defer model.Close() //nolint:errcheck // read only
-	_, err = gguf.Write(file, model, gguf.Options{DType: safetensors.F32, IDsOnly: true})
+	defer loaded.Close() //nolint:errcheck // read only
+	_, err = gguf.Write(file, loaded, gguf.Options{DType: safetensors.F32, IDsOnly: true})
 	return err
 }
 

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/tools/bench/meter"
 	"temper/trainer/engine"
 	"temper/trainer/hf"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // temper is our engine in this process.
@@ -57,7 +57,7 @@ func (p Plan) load(ctx context.Context, e *engine.Engine, version int64) error {
 		}
 		return e.LoadFrom(ctx, hf.Mapped{Model: dir}, version)
 	}
-	weights, err := qwen3.InitialTensors(p.Model, p.Seed)
+	weights, err := model.InitialTensors(p.Model, p.Seed)
 	if err != nil {
 		return err
 	}
@@ -112,12 +112,12 @@ func hostShare(before, now engine.AheadStats) float64 {
 
 // generate serves all contexts at once. A session is the index of its prompt, and so is
 // a seed.
-func (t *temper) generate(ctx context.Context, contexts [][]int32, n int, done func(i int)) ([]policy.Generation, error) {
-	out, errs := make([]policy.Generation, len(contexts)), make([]error, len(contexts))
+func (t *temper) generate(ctx context.Context, contexts [][]int32, n int, done func(i int)) ([]inference.Generation, error) {
+	out, errs := make([]inference.Generation, len(contexts)), make([]error, len(contexts))
 	var wg sync.WaitGroup
 	for i, c := range contexts {
 		wg.Go(func() {
-			out[i], errs[i] = t.e.Generate(ctx, policy.Request{
+			out[i], errs[i] = t.e.Generate(ctx, inference.Request{
 				Tokens: c, MaxTokens: n, Temperature: 1, Seed: uint64(i), Version: -1, Session: fmt.Sprint(i),
 			})
 			done(i)
@@ -129,7 +129,7 @@ func (t *temper) generate(ctx context.Context, contexts [][]int32, n int, done f
 
 // digest is of all tokens and the bits of their log-probabilities, in the order of the
 // prompts.
-func digest(parts ...[]policy.Generation) string {
+func digest(parts ...[]inference.Generation) string {
 	h := sha256.New()
 	for i := range parts[0] {
 		for _, part := range parts {

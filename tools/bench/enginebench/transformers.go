@@ -11,7 +11,7 @@ import (
 	"os/exec"
 	"time"
 
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 //go:embed transformers.py
@@ -26,7 +26,7 @@ type Transformers struct {
 }
 
 // StartTransformers starts the process. The interpreter has torch and transformers.
-func StartTransformers(ctx context.Context, python string, model qwen3.Config) (*Transformers, error) {
+func StartTransformers(ctx context.Context, python string, network model.Config) (*Transformers, error) {
 	cmd := exec.CommandContext(ctx, python, "-c", transformersLoop) //nolint:gosec // the user names the interpreter
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -42,9 +42,9 @@ func StartTransformers(ctx context.Context, python string, model qwen3.Config) (
 	}
 	t := &Transformers{cmd: cmd, in: in, out: bufio.NewReader(out)}
 	return t, t.send(map[string]any{
-		"vocab_size": model.VocabSize, "hidden_size": model.HiddenSize, "intermediate_size": model.IntermediateSize,
-		"num_hidden_layers": model.NumHiddenLayers, "num_attention_heads": model.NumAttentionHeads, "num_key_value_heads": model.NumKeyValueHeads,
-		"head_dim": model.HeadDim, "max_position_embeddings": 1 << 15, "tie_word_embeddings": model.TieWordEmbeddings,
+		"vocab_size": network.VocabSize, "hidden_size": network.HiddenSize, "intermediate_size": network.IntermediateSize,
+		"num_hidden_layers": network.NumHiddenLayers, "num_attention_heads": network.NumAttentionHeads, "num_key_value_heads": network.NumKeyValueHeads,
+		"head_dim": network.HeadDim, "max_position_embeddings": 1 << 15, "tie_word_embeddings": network.TieWordEmbeddings,
 	})
 }
 

@@ -28,6 +28,9 @@ type ChildConfig struct {
 	MemoryMax int64
 }
 
+// Role returns the arguments with which temper runs as the named role.
+func Role(name string, args ...string) []string { return append([]string{name}, args...) }
+
 // Child is a running process of the service under test.
 type Child struct {
 	Name    string

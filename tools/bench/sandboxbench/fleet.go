@@ -23,7 +23,7 @@ func (s *scale) start(ctx context.Context) error {
 		}
 		addresses[i] = node.Address
 	}
-	args := []string{"gateway", "--listen", "127.0.0.1:0"}
+	args := Role("gateway", "--listen", "127.0.0.1:0")
 	for _, a := range addresses {
 		args = append(args, "--node", a)
 	}
@@ -45,10 +45,9 @@ func (s *scale) env() []string {
 
 // node starts the node of that number.
 func (s *scale) node(ctx context.Context, number int) (*Child, error) {
-	cfg := ChildConfig{Name: "node " + strconv.Itoa(number), Env: s.env(), Args: []string{
-		"sandbox", "--listen", "127.0.0.1:0", "--zygotes", "1",
+	cfg := ChildConfig{Name: "node " + strconv.Itoa(number), Env: s.env(), Args: Role("sandbox", "--listen", "127.0.0.1:0", "--zygotes", "1",
 		"--slots", strconv.Itoa(s.cfg.Slots), "--queue", strconv.Itoa(s.cfg.Queue),
-	}}
+	)}
 	if s.cfg.Python != "" {
 		cfg.Args = append(cfg.Args, "--python", s.cfg.Python)
 	}

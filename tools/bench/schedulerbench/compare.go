@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math"
 
-	"temper/internal/dispatch"
+	"temper/internal/inference/scheduler"
 )
 
 // Contender is one row of the table.
 type Contender struct {
 	Name        string
-	Policy      dispatch.Policy
+	Policy      scheduler.Policy
 	Coefficient float64
 	Lockstep    bool
 	// Continuous samples the next step while the tail of this one runs.
@@ -20,14 +20,14 @@ type Contender struct {
 // Contenders are the policies, from the simplest to the one that knows the lengths.
 func Contenders() []Contender {
 	return []Contender{
-		{Name: "static split, tools in lockstep", Policy: dispatch.StaticSplit, Lockstep: true},
-		{Name: "static split", Policy: dispatch.StaticSplit},
-		{Name: "least requests", Policy: dispatch.LeastRequests},
-		{Name: "worst case, coefficient 1", Policy: dispatch.WorstCase},
-		{Name: "worst case, coefficient 0.7", Policy: dispatch.WorstCase, Coefficient: 0.7},
-		{Name: expectedName, Policy: dispatch.Expected},
-		{Name: oracleName, Policy: dispatch.Oracle},
-		{Name: continuousName, Policy: dispatch.Expected, Continuous: true},
+		{Name: "static split, tools in lockstep", Policy: scheduler.StaticSplit, Lockstep: true},
+		{Name: "static split", Policy: scheduler.StaticSplit},
+		{Name: "least requests", Policy: scheduler.LeastRequests},
+		{Name: "worst case, coefficient 1", Policy: scheduler.WorstCase},
+		{Name: "worst case, coefficient 0.7", Policy: scheduler.WorstCase, Coefficient: 0.7},
+		{Name: expectedName, Policy: scheduler.Expected},
+		{Name: oracleName, Policy: scheduler.Oracle},
+		{Name: continuousName, Policy: scheduler.Expected, Continuous: true},
 	}
 }
 
@@ -42,7 +42,7 @@ type Plan struct {
 	Hardware   Hardware
 	Engines    int
 	Seeds      int
-	Config     dispatch.Config
+	Config     scheduler.Config
 	Contenders []Contender
 	// Past is how many steps the scheduler has seen before, Ahead how many are sampled
 	// one after the other by a continuous contender.
@@ -117,7 +117,7 @@ func (p *Plan) one(r *Result, w *Workload, c Contender, seed uint64) error {
 		steps, set.Window = p.Ahead, 1
 	}
 	past, ahead := p.draw(w, seed, steps)
-	if c.Policy == dispatch.Expected {
+	if c.Policy == scheduler.Expected {
 		set.History = past
 	}
 	o, err := Simulate(set, ahead)

@@ -3,7 +3,7 @@ package schedulerbench
 import (
 	"fmt"
 
-	"temper/internal/dispatch"
+	"temper/internal/inference/scheduler"
 )
 
 // replayHistory lets the scheduler see the lengths of past steps, as trajectories of an
@@ -12,7 +12,7 @@ func (s *simulation) replayHistory() error {
 	if len(s.History) == 0 {
 		return nil
 	}
-	if _, err := s.sched.Handle(0, dispatch.Join{Engine: "past", Capacity: 1 << 30}); err != nil {
+	if _, err := s.sched.Handle(0, scheduler.Join{Engine: "past", Capacity: 1 << 30}); err != nil {
 		return err
 	}
 	for i, step := range s.History {
@@ -27,17 +27,17 @@ func (s *simulation) replayHistory() error {
 			step = step[n:]
 		}
 	}
-	_, err := s.sched.Handle(0, dispatch.Leave{Engine: "past"})
+	_, err := s.sched.Handle(0, scheduler.Leave{Engine: "past"})
 	return err
 }
 
 // replayProblem has the trajectories of a problem end, with their turns.
 func (s *simulation) replayProblem(rollouts []Rollout, step int) error {
-	trajectories := make([]dispatch.Trajectory, 0, len(rollouts))
+	trajectories := make([]scheduler.Trajectory, 0, len(rollouts))
 	for i := range rollouts {
 		trajectories = append(trajectories, s.trajectory(&rollouts[i], step))
 	}
-	decisions, err := s.sched.Handle(0, dispatch.Submit{Trajectories: trajectories})
+	decisions, err := s.sched.Handle(0, scheduler.Submit{Trajectories: trajectories})
 	if err != nil {
 		return err
 	}
@@ -60,16 +60,16 @@ func (s *simulation) replayRollout(r *Rollout, attempt int) error {
 		if j == len(r.Turns)-1 {
 			break
 		}
-		if _, err := s.sched.Handle(0, dispatch.Pause{ID: r.ID, Attempt: attempt, Context: context}); err != nil {
+		if _, err := s.sched.Handle(0, scheduler.Pause{ID: r.ID, Attempt: attempt, Context: context}); err != nil {
 			return err
 		}
 		context += r.Tools[j].Tokens
-		decisions, err := s.sched.Handle(0, dispatch.Resume{ID: r.ID, Attempt: attempt, Context: context})
+		decisions, err := s.sched.Handle(0, scheduler.Resume{ID: r.ID, Attempt: attempt, Context: context})
 		if err != nil {
 			return err
 		}
 		attempt = decisions[0].Attempt
 	}
-	_, err := s.sched.Handle(0, dispatch.Finish{ID: r.ID, Attempt: attempt, Context: context})
+	_, err := s.sched.Handle(0, scheduler.Finish{ID: r.ID, Attempt: attempt, Context: context})
 	return err
 }

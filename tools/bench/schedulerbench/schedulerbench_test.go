@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/dispatch"
+	"temper/internal/inference/scheduler"
 	"temper/tools/bench/schedulerbench"
 )
 
@@ -22,7 +22,7 @@ func small(t *testing.T) (schedulerbench.Plan, []schedulerbench.Workload) {
 		workloads[i].Problems = 32
 	}
 	return schedulerbench.Plan{
-		Hardware: schedulerbench.MI300X(), Engines: 4, Seeds: 1, Config: dispatch.DefaultConfig(), Contenders: schedulerbench.Contenders(), Past: 1, Ahead: 3,
+		Hardware: schedulerbench.MI300X(), Engines: 4, Seeds: 1, Config: scheduler.DefaultConfig(), Contenders: schedulerbench.Contenders(), Past: 1, Ahead: 3,
 	}, workloads
 }
 
@@ -110,8 +110,8 @@ func TestWorkloadIsWhatItSays(t *testing.T) {
 func TestOneTrajectoryTakesWhatTheRooflineSays(t *testing.T) {
 	h := schedulerbench.Hardware{Bandwidth: 100, Compute: 10, Weights: 200, KVBytes: 1, TokenOps: 1, Overhead: 0.5, Capacity: 1000}
 	r := schedulerbench.Rollout{ID: "a", Problem: "p", Prompt: 10, Limit: 100, Turns: []int{3, 2}, Tools: []schedulerbench.Call{{Seconds: 7, Tokens: 5}}}
-	cfg := dispatch.DefaultConfig()
-	cfg.Policy = dispatch.LeastRequests
+	cfg := scheduler.DefaultConfig()
+	cfg.Policy = scheduler.LeastRequests
 	o, err := schedulerbench.Simulate(schedulerbench.Setting{Hardware: h, Engines: 1, Config: cfg}, [][]schedulerbench.Rollout{{r}})
 	if err != nil {
 		t.Fatal(err)

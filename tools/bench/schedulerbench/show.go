@@ -147,5 +147,5 @@ func PNG(results []Result) ([]byte, error) {
 		}
 		panels = append(panels, p)
 	}
-	return picture.PNG("temper bench scheduler: the bound is the work of all rollouts divided by the engines", panels)
+	return picture.PNG("temper-bench scheduler: the bound is the work of all rollouts divided by the engines", panels)
 }

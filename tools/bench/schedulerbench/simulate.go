@@ -1,4 +1,4 @@
-// Package schedulerbench runs the scheduler of internal/dispatch under simulated time:
+// Package schedulerbench runs the scheduler of internal/inference/scheduler under simulated time:
 // engines by a roofline, rollouts that were drawn or stored. It compares policies with
 // each other, with an oracle and with a bound. It measures nothing of this machine but
 // what a decision costs.
@@ -11,14 +11,14 @@ import (
 	"fmt"
 	"time"
 
-	"temper/internal/dispatch"
+	"temper/internal/inference/scheduler"
 )
 
 // Setting is one simulation.
 type Setting struct {
 	Hardware Hardware
 	Engines  int
-	Config   dispatch.Config
+	Config   scheduler.Config
 	// Lockstep lets the tools of an engine's rollouts run together, when all its turns
 	// have ended.
 	Lockstep bool
@@ -95,7 +95,7 @@ func (h *eventHeap) Pop() any {
 
 type simulation struct {
 	Setting
-	sched    *dispatch.Scheduler
+	sched    *scheduler.Scheduler
 	machines []*machine
 	byName   map[string]*machine
 	jobs     map[string]*job
@@ -114,7 +114,7 @@ type simulation struct {
 
 // Simulate samples steps one after the other.
 func Simulate(set Setting, steps [][]Rollout) (Outcome, error) {
-	sched, err := dispatch.New(set.Config)
+	sched, err := scheduler.New(set.Config)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -126,7 +126,7 @@ func Simulate(set Setting, steps [][]Rollout) (Outcome, error) {
 		m := &machine{name: fmt.Sprintf("e%02d", i), hw: &s.Hardware, alive: true}
 		s.machines = append(s.machines, m)
 		s.byName[m.name] = m
-		if err := s.tell(dispatch.Join{Engine: m.name, Capacity: set.Hardware.Capacity}); err != nil {
+		if err := s.tell(scheduler.Join{Engine: m.name, Capacity: set.Hardware.Capacity}); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -164,7 +164,7 @@ func (s *simulation) turn() error {
 }
 
 // tell gives the scheduler an event and carries out what it decides.
-func (s *simulation) tell(e dispatch.Event) error {
+func (s *simulation) tell(e scheduler.Event) error {
 	s.out.Decisions++
 	decisions, err := s.sched.Handle(time.Duration(s.now*float64(time.Second)), e)
 	if err != nil {
@@ -178,14 +178,14 @@ func (s *simulation) tell(e dispatch.Event) error {
 	return nil
 }
 
-func (s *simulation) carryOut(d dispatch.Decision) error {
+func (s *simulation) carryOut(d scheduler.Decision) error {
 	j, m := s.jobs[d.ID], s.byName[d.Engine]
 	switch d.Kind {
-	case dispatch.Start:
+	case scheduler.Start:
 		j.attempt, j.at = d.Attempt, m
 		s.touch(m)
 		m.queue = append(m.queue, j)
-	case dispatch.Stop:
+	case scheduler.Stop:
 		s.touch(m)
 		if j.row == nil {
 			for i, q := range m.queue {
@@ -197,9 +197,9 @@ func (s *simulation) carryOut(d dispatch.Decision) error {
 			return nil
 		}
 		m.remove(j.row)
-	case dispatch.Drop:
+	case scheduler.Drop:
 		m.takeIdle(j)
-	case dispatch.Drained, dispatch.Refuse:
+	case scheduler.Drained, scheduler.Refuse:
 		return fmt.Errorf("simulation: unexpected decision %+v", d)
 	}
 	return nil
@@ -255,7 +255,7 @@ func (s *simulation) burstEnded(m *machine) error {
 			return err
 		}
 	}
-	if err := s.tell(dispatch.Advance{Engine: m.name, Passes: m.passes, Used: min(1, float64(m.used())/float64(m.hw.Capacity))}); err != nil {
+	if err := s.tell(scheduler.Advance{Engine: m.name, Passes: m.passes, Used: min(1, float64(m.used())/float64(m.hw.Capacity))}); err != nil {
 		return err
 	}
 	return s.lockstep(m)
@@ -268,7 +268,7 @@ func (s *simulation) turnEnded(m *machine, j *job) error {
 		if j.preempted {
 			s.out.Preempted++
 		}
-		if err := s.tell(dispatch.Finish{ID: j.ID, Attempt: j.attempt, Context: int(j.context)}); err != nil {
+		if err := s.tell(scheduler.Finish{ID: j.ID, Attempt: j.attempt, Context: int(j.context)}); err != nil {
 			return err
 		}
 		delete(s.jobs, j.ID)
@@ -276,7 +276,7 @@ func (s *simulation) turnEnded(m *machine, j *job) error {
 		return s.advanceSteps()
 	}
 	m.keepIdle(j)
-	if err := s.tell(dispatch.Pause{ID: j.ID, Attempt: j.attempt, Context: int(j.context)}); err != nil {
+	if err := s.tell(scheduler.Pause{ID: j.ID, Attempt: j.attempt, Context: int(j.context)}); err != nil {
 		return err
 	}
 	if s.Lockstep {
@@ -309,7 +309,7 @@ func (s *simulation) toolEnded(j *job) error {
 	j.left = j.Turns[j.turn]
 	j.context += int64(call.Tokens)
 	j.fresh = int64(call.Tokens)
-	return s.tell(dispatch.Resume{ID: j.ID, Attempt: j.attempt, Context: int(j.context)})
+	return s.tell(scheduler.Resume{ID: j.ID, Attempt: j.attempt, Context: int(j.context)})
 }
 
 // advanceSteps starts the next step when the one that it waits for has ended.
@@ -332,19 +332,19 @@ func (s *simulation) submit() error {
 	list := s.steps[step]
 	s.open[step] = len(list)
 	s.out.Trajectories += len(list)
-	trajectories := make([]dispatch.Trajectory, 0, len(list))
+	trajectories := make([]scheduler.Trajectory, 0, len(list))
 	for i := range list {
 		r := &list[i]
 		s.jobs[r.ID] = &job{Rollout: r, step: step, left: r.Turns[0], context: int64(r.Prompt), fresh: int64(r.Prompt)}
 		trajectories = append(trajectories, s.trajectory(r, step))
 	}
-	err := s.tell(dispatch.Submit{Trajectories: trajectories})
+	err := s.tell(scheduler.Submit{Trajectories: trajectories})
 	s.replan()
 	return err
 }
 
-func (s *simulation) trajectory(r *Rollout, step int) dispatch.Trajectory {
-	return dispatch.Trajectory{ID: r.ID, Run: "run", Problem: r.Problem, Stage: s.Stage, Step: step, Prompt: r.Prompt, Limit: r.Limit, Length: r.Length()}
+func (s *simulation) trajectory(r *Rollout, step int) scheduler.Trajectory {
+	return scheduler.Trajectory{ID: r.ID, Run: "run", Problem: r.Problem, Stage: s.Stage, Step: step, Prompt: r.Prompt, Limit: r.Limit, Length: r.Length()}
 }
 
 func (s *simulation) finish() (Outcome, error) {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"sync"
 
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/tools/bench/meter"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // The requests of a decoding measurement.
@@ -37,7 +37,7 @@ func Decode(ctx context.Context, c Config, slots int) (DecodeReport, error) {
 		return DecodeReport{}, err
 	}
 	defer e.Close()
-	weights, err := qwen3.InitialTensors(c.Model, c.Seed)
+	weights, err := model.InitialTensors(c.Model, c.Seed)
 	if err != nil {
 		return DecodeReport{}, err
 	}
@@ -71,7 +71,7 @@ func generate(ctx context.Context, e *engine.Engine, c Config, slots int) error 
 			for p := range prompt {
 				prompt[p] = int32(draw.IntN(c.Model.VocabSize))
 			}
-			_, errs[i] = e.Generate(ctx, policy.Request{Tokens: prompt, MaxTokens: decodeTokens, Temperature: 1, Seed: uint64(i), Version: -1})
+			_, errs[i] = e.Generate(ctx, inference.Request{Tokens: prompt, MaxTokens: decodeTokens, Temperature: 1, Seed: uint64(i), Version: -1})
 		})
 	}
 	wg.Wait()

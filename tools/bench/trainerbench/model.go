@@ -9,23 +9,23 @@ import (
 	"strings"
 
 	"temper/trainer/estimate"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // presets are the sizes that docs/benchmarks.md has figures for, by their
 // parameters.
-func presets() map[string]qwen3.Config {
-	model := func(hidden, layers, heads, kv, feed int) qwen3.Config {
-		return qwen3.Config{
+func presets() map[string]model.Config {
+	network := func(hidden, layers, heads, kv, feed int) model.Config {
+		return model.Config{
 			VocabSize: 1024, HiddenSize: hidden, IntermediateSize: feed, NumHiddenLayers: layers,
 			NumAttentionHeads: heads, NumKeyValueHeads: kv, HeadDim: 32, MaxPositionEmbeddings: 512,
 			RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
 		}
 	}
-	return map[string]qwen3.Config{
-		"1m":  model(128, 4, 4, 2, 384),
-		"5m":  model(256, 6, 8, 4, 768),
-		"20m": model(384, 12, 12, 6, 1152),
+	return map[string]model.Config{
+		"1m":  network(128, 4, 4, 2, 384),
+		"5m":  network(256, 6, 8, 4, 768),
+		"20m": network(384, 12, 12, 6, 1152),
 	}
 }
 
@@ -36,7 +36,7 @@ var dimension = regexp.MustCompile(`^(d|L|H|KV|E|ff|V)([0-9]+)$`)
 // "d128,L4,H4,KV2,ff384,V1024" (what is left out is as in "1m"; E is the head's
 // dimension), or what estimate.Model knows: a model of the Qwen3 family or a
 // folder with a config.json.
-func Model(name string) (qwen3.Config, error) {
+func Model(name string) (model.Config, error) {
 	if cfg, ok := presets()[strings.ToLower(name)]; ok {
 		return cfg, nil
 	}
@@ -44,7 +44,7 @@ func Model(name string) (qwen3.Config, error) {
 	if len(parts) == 0 || !dimension.MatchString(parts[0]) {
 		cfg, err := estimate.Model(name)
 		if err != nil {
-			return qwen3.Config{}, fmt.Errorf("%w, nor %s, nor dimensions such as d128,L4,H4,KV2,E32,ff384,V1024",
+			return model.Config{}, fmt.Errorf("%w, nor %s, nor dimensions such as d128,L4,H4,KV2,E32,ff384,V1024",
 				err, strings.Join(slices.Sorted(maps.Keys(presets())), " or "))
 		}
 		return cfg, nil
@@ -57,16 +57,16 @@ func Model(name string) (qwen3.Config, error) {
 	for _, part := range parts {
 		m := dimension.FindStringSubmatch(part)
 		if m == nil {
-			return qwen3.Config{}, fmt.Errorf("model dimension %q: want d, L, H, KV, E, ff or V and a number", part)
+			return model.Config{}, fmt.Errorf("model dimension %q: want d, L, H, KV, E, ff or V and a number", part)
 		}
 		n, err := strconv.Atoi(m[2])
 		if err != nil {
-			return qwen3.Config{}, fmt.Errorf("model dimension %q: %w", part, err)
+			return model.Config{}, fmt.Errorf("model dimension %q: %w", part, err)
 		}
 		*fields[m[1]] = n
 	}
 	if err := cfg.Validate(); err != nil {
-		return qwen3.Config{}, fmt.Errorf("model %s: %w", name, err)
+		return model.Config{}, fmt.Errorf("model %s: %w", name, err)
 	}
 	return cfg, nil
 }

@@ -13,12 +13,12 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Config of a measurement.
 type Config struct {
-	Model qwen3.Config
+	Model model.Config
 	// Backend is the trainer's; "" is the CPU backend.
 	Backend string
 	// Kernels of the CPU backend, native when empty.
@@ -64,7 +64,7 @@ type Report struct {
 	Backend string `json:"backend"`
 	// Kernels describes what decides bits: results of equal lines can be compared in them.
 	Kernels    string       `json:"kernels,omitempty"`
-	Model      qwen3.Config `json:"model"`
+	Model      model.Config `json:"model"`
 	Parameters int          `json:"parameters"`
 	Batch      int          `json:"batch"`
 	Tokens     int          `json:"tokens"`
@@ -166,7 +166,7 @@ func (r *Report) rates(c Config) error {
 // onCPU says whether a backend works on the processor whose peak is measured.
 func onCPU(backend string) bool {
 	family, _, _ := strings.Cut(backend, ":")
-	return family == "go" || family == "onnx"
+	return family == "go"
 }
 
 // stepper makes one training step after the other on the same batch.

@@ -21,8 +21,8 @@ type Question struct {
 	Model, Devices, Mesh string
 	// Run is a configuration file, and About its summary, set by Resolve.
 	Run, About string
-	// F32 computes in float32; Measure compares with a step on this machine.
-	F32, Measure bool
+	// F32 computes in float32.
+	F32 bool
 	// Compile is an XLA backend that compiles the step; empty is none.
 	Compile string
 	// Minibatches is the number of updates in a step.
@@ -51,17 +51,11 @@ func (q *Question) Resolve(stated func(flag string) bool) error {
 	if q.Run != "" && len(errs) == 0 {
 		add("run", q.fromRun(stated))
 	}
-	if q.Measure && r.Device.Fused {
-		add("measure", errors.New("only on the CPU"))
-	}
 	if q.Minibatches < 1 {
 		add("minibatches", fmt.Errorf("%d, want at least 1", q.Minibatches))
 	}
-	if q.Measure && (r.Accumulate || r.LogitsChunk > 0 || r.Packed || r.Reference || q.Minibatches > 1) {
-		add("measure", errors.New("makes plain steps: leave out --accumulate, --logits-chunk, --pack, --reference and --minibatches"))
-	}
-	if q.Compile != "" && (!r.Device.Fused || r.Accumulate || r.Reference || r.Slots > 0 || q.Minibatches > 1 || q.Measure) {
-		add("compile", errors.New("compiles an update of one pass on GPUs: leave out --accumulate, --reference, --slots, --minibatches and --measure, and name GPUs with --devices"))
+	if q.Compile != "" && (!r.Device.Fused || r.Accumulate || r.Reference || r.Slots > 0 || q.Minibatches > 1) {
+		add("compile", errors.New("compiles an update of one pass on GPUs: leave out --accumulate, --reference, --slots and --minibatches, and name GPUs with --devices"))
 	}
 	if strings.Contains(q.Compile, "cpu") {
 		r.Device.Block = 0 // the plugin of a CPU compiles it

@@ -9,7 +9,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/estimate"
 	"temper/trainer/loss"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // fromRun sets the fields that the configuration has and no flag sets.
@@ -63,26 +63,21 @@ func (q *Question) fromRun(stated func(flag string) bool) error {
 
 // modelOfRun returns the network that a run trains, with the largest vocabulary that its
 // tokenizer may learn.
-func modelOfRun(cfg config.Run) (qwen3.Config, error) {
+func modelOfRun(cfg config.Run) (model.Config, error) {
 	m := cfg.Model
 	if m.Run != "" {
-		return qwen3.Config{}, fmt.Errorf("model.run %s is in a store: name the network with --model", m.Run)
+		return model.Config{}, fmt.Errorf("model.run %s is in a store: name the network with --model", m.Run)
 	}
 	if m.Path != "" {
-		model, err := estimate.Model(m.Path)
+		network, err := estimate.Model(m.Path)
 		if err != nil {
-			return model, fmt.Errorf("model.path is not there, name the network with --model: %w", err)
+			return network, fmt.Errorf("model.path is not there, name the network with --model: %w", err)
 		}
-		return model, nil
+		return network, nil
 	}
 	plain, err := chat.NewPlain(chat.Config{})
 	if err != nil {
-		return qwen3.Config{}, err
+		return model.Config{}, err
 	}
-	return qwen3.Config{
-		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads, NumKeyValueHeads: m.NumKVHeads,
-		HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize, VocabSize: plain.Tokenizer().VocabSize() + cfg.Tokenizer.NumMerges,
-		RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps, TieWordEmbeddings: m.TieEmbeddings,
-		MaxPositionEmbeddings: m.MaxContext, InitializerRange: m.InitializerRange,
-	}, nil
+	return model.OfRun(m, plain.Tokenizer().VocabSize()+cfg.Tokenizer.NumMerges), nil
 }

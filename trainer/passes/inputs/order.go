@@ -14,7 +14,7 @@ import (
 
 	"temper/internal/config"
 	"temper/trainer/loss"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 )
 
 // Order of a microbatch's inputs. Scoring takes the first two, the supervised
@@ -74,13 +74,13 @@ func (x Extras) Node(in []*graph.Node, e Extra) *graph.Node {
 }
 
 // ModelInputs splits the input Tokens.
-func ModelInputs(tokens *graph.Node) qwen3.Inputs {
+func ModelInputs(tokens *graph.Node) model.Inputs {
 	if tokens.Rank() == 2 {
 		// Rows are padded on the right, where causal attention never looks, so the padding needs
 		// no segment.
-		return qwen3.Inputs{Tokens: tokens}
+		return model.Inputs{Tokens: tokens}
 	}
 	dims := tokens.Shape().Dimensions[1:]
 	part := func(i int) *graph.Node { return graph.Reshape(graph.SliceAxis(tokens, 0, graph.AxisElem(i)), dims...) }
-	return qwen3.Inputs{Tokens: part(0), Positions: part(1), Segments: part(2)}
+	return model.Inputs{Tokens: part(0), Positions: part(1), Segments: part(2)}
 }

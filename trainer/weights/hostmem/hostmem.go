@@ -30,13 +30,6 @@ func Floats(n int) []float32 {
 	return values
 }
 
-// Bytes is Floats for bytes.
-func Bytes(n int64) []byte {
-	data := make([]byte, n)
-	advise(unsafe.Pointer(unsafe.SliceData(data)), uintptr(n))
-	return data
-}
-
 // advise asks for large pages within the range, between their boundaries. A kernel without
 // large pages ignores it.
 func advise(start unsafe.Pointer, size uintptr) {

@@ -22,16 +22,16 @@ import (
 	"temper/internal/blob/fileblob"
 	"temper/internal/blob/memblob"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/sharedmem"
 )
 
-var model = qwen3.Config{VocabSize: 64, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+var network = model.Config{VocabSize: 64, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
 	HeadDim: 16, MaxPositionEmbeddings: 64, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1}
 
-func weights(t *testing.T, seed uint64) []qwen3.Tensor {
+func weights(t *testing.T, seed uint64) []model.Tensor {
 	t.Helper()
-	w, err := qwen3.InitialTensors(model, seed)
+	w, err := model.InitialTensors(network, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +52,9 @@ func host(t *testing.T, folder string, log *bytes.Buffer) *sharedmem.Segments {
 	return h
 }
 
-func publish(t testing.TB, store blob.Store, h *sharedmem.Segments, run, prefix string, w []qwen3.Tensor) blob.Ref {
+func publish(t testing.TB, store blob.Store, h *sharedmem.Segments, run, prefix string, w []model.Tensor) blob.Ref {
 	t.Helper()
-	ref, err := checkpoint.PublishFrom(t.Context(), store, prefix, checkpoint.Policy{Model: model, Form: checkpoint.Form{ShardFrom: 1, Memory: h.ForRun(run)}}, checkpoint.SourceOf(w))
+	ref, err := checkpoint.PublishFrom(t.Context(), store, prefix, checkpoint.Policy{Model: network, Form: checkpoint.Form{ShardFrom: 1, Memory: h.ForRun(run)}}, checkpoint.SourceOf(w))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func publish(t testing.TB, store blob.Store, h *sharedmem.Segments, run, prefix 
 }
 
 // check holds the weights of a policy to what was published, and returns how they came.
-func check(t *testing.T, r *sharedmem.Reader, ref blob.Ref, want []qwen3.Tensor) sharedmem.Moved {
+func check(t *testing.T, r *sharedmem.Reader, ref blob.Ref, want []model.Tensor) sharedmem.Moved {
 	t.Helper()
 	before := r.Moved()
 	w, err := r.Open(t.Context(), ref)
@@ -164,7 +164,7 @@ func TestPrefetchedPolicyIsReady(t *testing.T) {
 	r.Prefetch(t.Context(), ref)
 	check(t, r, ref, w)
 	moved := r.Moved()
-	if n := int64(4 * model.NumParameters()); moved.Store < n || moved.Store > 3*n {
+	if n := int64(4 * network.NumParameters()); moved.Store < n || moved.Store > 3*n {
 		t.Errorf("%d bytes were read for weights of %d, want one or two policies", moved.Store, n)
 	}
 	gone := blob.Ref{Key: "policies/3/policy.json", SHA256: strings.Repeat("0", 64)}
@@ -382,12 +382,12 @@ func train(dir string) error {
 	if err != nil {
 		return err
 	}
-	w, err := qwen3.InitialTensors(model, 7)
+	w, err := model.InitialTensors(network, 7)
 	if err != nil {
 		return err
 	}
 	ref, err := checkpoint.PublishFrom(context.Background(), store, "runs/r/policies/v1",
-		checkpoint.Policy{Model: model, Form: checkpoint.Form{ShardFrom: 1, Memory: h.ForRun("r")}}, checkpoint.SourceOf(w))
+		checkpoint.Policy{Model: network, Form: checkpoint.Form{ShardFrom: 1, Memory: h.ForRun("r")}}, checkpoint.SourceOf(w))
 	if err != nil {
 		return err
 	}

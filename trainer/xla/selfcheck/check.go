@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"temper/internal/config"
-	"temper/internal/policy"
+	"temper/internal/inference"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
 	"temper/trainer/engine"
-	"temper/trainer/qwen3"
+	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )
 
@@ -112,7 +112,7 @@ func (r Report) judge(tokens, want []int32) error {
 }
 
 // small is a network that any mesh of up to four devices divides.
-func small(mesh device.Mesh) qwen3.Config {
+func small(mesh device.Mesh) model.Config {
 	over := func(n, axis int) int {
 		whole := n
 		for whole%max(1, axis) != 0 {
@@ -121,7 +121,7 @@ func small(mesh device.Mesh) qwen3.Config {
 		return whole
 	}
 	heads := over(4, mesh.Model)
-	return qwen3.Config{
+	return model.Config{
 		VocabSize: over(64, mesh.Model), HiddenSize: over(32, mesh.Data), IntermediateSize: over(48, mesh.Model), NumHiddenLayers: 1,
 		NumAttentionHeads: heads, NumKeyValueHeads: heads,
 		HeadDim: 8, MaxPositionEmbeddings: 64, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.2,
@@ -133,13 +133,13 @@ type outcome struct {
 	before, after []tensor.Named
 	loss          float64
 	logprobs      [][]float32
-	generation    policy.Generation
+	generation    inference.Generation
 	graphs        int
 }
 
 // try decodes, trains and scores on one backend.
-func try(ctx context.Context, network qwen3.Config, backend string, mesh device.Mesh) (o outcome, err error) {
-	if o.before, err = qwen3.InitialTensors(network, 1); err != nil {
+func try(ctx context.Context, network model.Config, backend string, mesh device.Mesh) (o outcome, err error) {
+	if o.before, err = model.InitialTensors(network, 1); err != nil {
 		return o, err
 	}
 	if o.generation, err = generate(ctx, network, backend, o.before); err != nil {
@@ -174,7 +174,7 @@ func try(ctx context.Context, network qwen3.Config, backend string, mesh device.
 }
 
 // generate decodes greedily.
-func generate(ctx context.Context, network qwen3.Config, backend string, weights []tensor.Named) (g policy.Generation, err error) {
+func generate(ctx context.Context, network model.Config, backend string, weights []tensor.Named) (g inference.Generation, err error) {
 	e, err := engine.New(engine.Config{Model: network, Backend: backend, Slots: 1, MaxContext: 32, Shards: 1})
 	if err != nil {
 		return g, err
@@ -183,7 +183,7 @@ func generate(ctx context.Context, network qwen3.Config, backend string, weights
 	if err := e.LoadTensors(ctx, weights, 1); err != nil {
 		return g, err
 	}
-	return e.Generate(ctx, policy.Request{Tokens: []int32{3, 1, 4, 1}, MaxTokens: 8, Version: 1})
+	return e.Generate(ctx, inference.Request{Tokens: []int32{3, 1, 4, 1}, MaxTokens: 8, Version: 1})
 }
 
 // samples returns trajectories that fill one pass, since a check spends its time on compiling.

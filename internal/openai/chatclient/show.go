@@ -1,0 +1,137 @@
+package chatclient
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+
+	"temper/internal/chat"
+	"temper/sandbox/status"
+)
+
+// Printer shows a conversation as it comes. It is for one goroutine.
+type Printer struct {
+	out    io.Writer
+	colour bool
+	open   bool // the last line has no end
+	faint  bool // reasoning is being shown
+}
+
+// NewPrinter returns a Printer that writes to out, with colours where that is asked for.
+func NewPrinter(out io.Writer, colour bool) *Printer { return &Printer{out: out, colour: colour} }
+
+// Escape sequences of terminals, the only ones that are ever written.
+const (
+	faint  = "\x1b[2m"
+	accent = "\x1b[36m"
+	alert  = "\x1b[31m"
+	plain  = "\x1b[0m"
+)
+
+func (p *Printer) style(code, text string) string {
+	if !p.colour || text == "" {
+		return text
+	}
+	return code + text + plain
+}
+
+func (p *Printer) write(text, shown string) error {
+	if text == "" {
+		return nil
+	}
+	p.open = !strings.HasSuffix(text, "\n")
+	_, err := io.WriteString(p.out, shown)
+	return err
+}
+
+// Show writes what is new.
+func (p *Printer) Show(d Delta) error {
+	if text := Escape(d.Reasoning); text != "" {
+		p.faint = true
+		if err := p.write(text, p.style(faint, text)); err != nil {
+			return err
+		}
+	}
+	if text := Escape(d.Content); text != "" {
+		if p.faint {
+			p.faint = false
+			if err := p.End(); err != nil {
+				return err
+			}
+		}
+		if err := p.write(text, text); err != nil {
+			return err
+		}
+	}
+	for _, e := range d.Executed {
+		if err := p.showCall(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showCall shows a call that begins, or its result.
+func (p *Printer) showCall(e Executed) error {
+	if err := p.End(); err != nil {
+		return err
+	}
+	head, body, code := "--- call "+Escape(oneLine(e.Name)), programOf(e.Arguments), accent
+	if e.Status != "" {
+		head, body, code = "--- result: "+Escape(oneLine(string(e.Status))), e.Content, faint
+		if e.Status != status.OK {
+			code = alert
+		}
+	}
+	if err := p.write("x", p.style(code, head)); err != nil {
+		return err
+	}
+	var text strings.Builder
+	for line := range strings.Lines(strings.TrimSuffix(Escape(body), "\n")) {
+		text.WriteString("\n    " + strings.TrimSuffix(line, "\n"))
+	}
+	shown := text.String()
+	if e.Status != "" {
+		shown = p.style(faint, shown)
+	}
+	return p.write(shown+"\n", shown+"\n")
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// programOf shows the arguments of a call: a program as it is, and all else as JSON.
+func programOf(arguments string) string {
+	var members map[string]json.RawMessage
+	var code, input string
+	if json.Unmarshal([]byte(arguments), &members) != nil || json.Unmarshal(members[chat.ToolArgCode], &code) != nil {
+		return arguments
+	}
+	delete(members, chat.ToolArgCode)
+	if json.Unmarshal(members[chat.ToolArgInput], &input) == nil && input != "" {
+		code += "\n<<< " + input
+	}
+	delete(members, chat.ToolArgInput)
+	if len(members) > 0 {
+		return arguments
+	}
+	return code
+}
+
+// End ends an open line.
+func (p *Printer) End() error {
+	if !p.open {
+		return nil
+	}
+	p.open = false
+	_, err := io.WriteString(p.out, "\n")
+	return err
+}
+
+// Note writes a line of the program's own.
+func (p *Printer) Note(text string) error {
+	if err := p.End(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(p.out, p.style(faint, "["+Escape(text)+"]")+"\n")
+	return err
+}

@@ -1,6 +1,0 @@
-package wire
-
-import "time"
-
-// SetPatience bounds the time of a body in tests.
-func (s *Server) SetPatience(d time.Duration) { s.patience = d }

@@ -1,0 +1,67 @@
+// Package testbin builds the programs of this repository for tests that start
+// them as a person would. Only tests import it.
+//
+// Invariant: temper is always built from the sources of now; the servers, which
+// take minutes to link, are built once and found again in bin/.
+package testbin
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Build puts temper, with build tags if any are given, temporald and s3d into the folder
+// dir. root is the folder of the repository.
+func Build(root, dir string, tags ...string) error {
+	if err := goBuild(filepath.Join(root, "cmd/temper"), filepath.Join(dir, "temper"), tags...); err != nil {
+		return err
+	}
+	for _, server := range []string{"temporald", "s3d"} {
+		built, err := filepath.Abs(filepath.Join(root, "bin", server))
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(built); err != nil {
+			if err := goBuild(filepath.Join(root, "tools", server), built); err != nil {
+				return err
+			}
+		}
+		if err := os.Symlink(built, filepath.Join(dir, server)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BuildBench puts temper-bench into the folder dir.
+func BuildBench(root, dir string) error {
+	out, err := filepath.Abs(filepath.Join(dir, "temper-bench"))
+	if err != nil {
+		return err
+	}
+	return goBuild(filepath.Join(root, "tools/bench"), out)
+}
+
+func goBuild(dir, out string, tags ...string) error {
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", out, ".") //nolint:gosec // folders of this repository
+	cmd.Dir = dir
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", dir, err, text)
+	}
+	return nil
+}
+
+// Environment is that of this process without what would lead a program to other
+// places than its flags do.
+func Environment() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "TEMPORAL_") && !strings.HasPrefix(kv, "TEMPER_") {
+			env = append(env, kv)
+		}
+	}
+	return env
+}

@@ -1,0 +1,206 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/proc/failpoint"
+	"temper/internal/rules"
+	"temper/internal/run/artifact"
+	"temper/trainer/checkpoint"
+)
+
+// StageInput asks what becomes of a stage after a step.
+type StageInput struct {
+	Run   Ref   `json:"run"`
+	Stage Stage `json:"stage"`
+	Step  int   `json:"step"`
+	// First is the first step that the run itself made of the stage.
+	First int `json:"first"`
+	// Last says that the stage has no further step.
+	Last bool `json:"last,omitempty"`
+}
+
+// StageVerdict is what the workflow needs to know of a verdict.
+type StageVerdict struct {
+	Kind   rules.Kind `json:"kind,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+	End    bool       `json:"end,omitempty"`
+	Pause  bool       `json:"pause,omitempty"`
+}
+
+// JudgeStage returns the verdict of a step, the stored one where there is one.
+func JudgeStage(ctx context.Context, store blob.Store, in StageInput) (StageVerdict, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	done, ok, err := artifact.Lookup[rules.Verdict](ctx, store, layout.Verdict(in.Step))
+	if ok || err != nil {
+		return brief(done), err
+	}
+	cfg, err := ReadConfig(ctx, store, in.Run)
+	if err != nil {
+		return StageVerdict{}, err
+	}
+	cfg = cfg.At(in.Step)
+	before, err := trailBefore(ctx, store, layout, in)
+	if err != nil {
+		return StageVerdict{}, err
+	}
+	now, err := figures(ctx, store, layout, in.Step)
+	if err != nil {
+		return StageVerdict{}, err
+	}
+	c := rules.Case{
+		Until: cfg.Stages[in.Stage.Source()-1].Until, Collapse: cfg.Watch.Collapse, Last: in.Last,
+		Trail: append(before.Trail, now), CollapsedSince: before.CollapsedSince,
+	}
+	if c.Scores, err = scores(ctx, store, layout, c.Until.Plateau, cfg.Eval.Sets, c.Trail); err != nil {
+		return StageVerdict{}, err
+	}
+	out := rules.JudgeStage(c)
+	if out.Kind == rules.Collapse {
+		if out.Reason, err = withBest(ctx, store, in.Run.RunID, out.Reason); err != nil {
+			return StageVerdict{}, err
+		}
+	}
+	failpoint.Hit("judge/before-verdict")
+	out, err = artifact.PutOnce(ctx, store, layout.Verdict(in.Step), out)
+	return brief(out), err
+}
+
+func brief(v rules.Verdict) StageVerdict {
+	return StageVerdict{Kind: v.Kind, Reason: v.Reason, End: v.End, Pause: v.Pause}
+}
+
+// trailBefore is the verdict of the step before, or the figures of the stage's steps
+// where that was not judged: the rules were switched on since.
+func trailBefore(ctx context.Context, store blob.Store, layout artifact.Layout, in StageInput) (rules.Verdict, error) {
+	if in.Step <= in.First {
+		return rules.Verdict{}, nil
+	}
+	v, ok, err := artifact.Lookup[rules.Verdict](ctx, store, layout.Verdict(in.Step-1))
+	if ok || err != nil {
+		return v, err
+	}
+	v.Trail = make([]rules.Figures, in.Step-in.First)
+	return v, artifact.Each(ctx, len(v.Trail), func(ctx context.Context, i int) (err error) {
+		v.Trail[i], err = figures(ctx, store, layout, in.First+i)
+		return err
+	})
+}
+
+// figures reads what a step stored of its rollouts and of its update.
+func figures(ctx context.Context, store blob.Store, layout artifact.Layout, step int) (rules.Figures, error) {
+	built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, layout.BatchStats(step))
+	if err == nil && !ok {
+		err = fmt.Errorf("step %d has no %s: %w", step, layout.BatchStats(step), blob.ErrNotExist)
+	}
+	if err != nil {
+		return rules.Figures{}, err
+	}
+	trained, ok, err := artifact.Lookup[Trained](ctx, store, layout.TrainResult(step))
+	if err == nil && !ok {
+		err = fmt.Errorf("step %d has no %s: %w", step, layout.TrainResult(step), blob.ErrNotExist)
+	}
+	r, m := built.Stats, trained.Metrics
+	return rules.Figures{
+		Step: step, Reward: r.RewardMean, ClipRatio: r.ClipRatio, Tokens: r.MeanResponseTokens, ToolErrors: r.ToolErrorRate,
+		Entropy: m.Entropy, Updates: m.Updates,
+	}, err
+}
+
+// scores are the evaluations of the plateau's set within the stage.
+func scores(ctx context.Context, store blob.Store, layout artifact.Layout, p config.Plateau, sets []config.EvalSet, trail []rules.Figures) ([]rules.Score, error) {
+	at := slices.IndexFunc(sets, func(s config.EvalSet) bool { return s.Name == p.Eval })
+	if !p.On() || at < 0 || sets[at].EverySteps == 0 {
+		return nil, nil
+	}
+	var steps []int
+	for _, f := range trail {
+		if f.Step%sets[at].EverySteps == 0 {
+			steps = append(steps, f.Step)
+		}
+	}
+	found := make([]rules.Score, len(steps))
+	there := make([]bool, len(steps))
+	err := artifact.Each(ctx, len(steps), func(ctx context.Context, i int) error {
+		e, ok, err := artifact.Lookup[Evaluation](ctx, store, layout.EvalSet(p.Eval, int64(steps[i])))
+		found[i], there[i] = rules.Score{Step: steps[i], Accuracy: e.SampledAccuracy}, ok
+		return err
+	})
+	var out []rules.Score
+	for i := range found {
+		if there[i] {
+			out = append(out, found[i])
+		}
+	}
+	return out, err
+}
+
+// withBest names the checkpoint whose policy earned most, and what to do with it.
+func withBest(ctx context.Context, store blob.Store, runID, reason string) (string, error) {
+	plan, ok, err := StoredPlan(ctx, store, runID)
+	if err != nil || !ok {
+		return reason, err
+	}
+	saved, err := checkpoint.List(ctx, store, artifact.Layout{RunID: runID}.Checkpoints())
+	if err != nil {
+		return reason, err
+	}
+	var cursors []int
+	for _, e := range saved {
+		cursors = append(cursors, e.Step)
+	}
+	best, err := BestCursors(ctx, store, plan, cursors, slices.Max(append(cursors, 0))-plan.SFTSteps)
+	if err != nil {
+		return reason, err
+	}
+	if len(best) == 0 {
+		return reason + "; no checkpoint is known to be best", nil
+	}
+	return fmt.Sprintf("%s; the best checkpoint is that of step %d: temper run restart %s --from best goes back to it", reason, best[0]-plan.SFTSteps, runID), nil
+}
+
+// GateInput asks whether RL may begin.
+type GateInput struct {
+	Run Ref `json:"run"`
+	// Before is the evaluation of policy 0 on the first stage.
+	Before Evaluation `json:"before"`
+}
+
+// GateResult says whether RL may begin, and the figures.
+type GateResult struct {
+	Passed bool   `json:"passed"`
+	Text   string `json:"text"`
+}
+
+// JudgeGate judges the policy after SFT by the rules of sft.gate.
+func JudgeGate(ctx context.Context, store blob.Store, in GateInput) (GateResult, error) {
+	cfg, err := ReadConfig(ctx, store, in.Run)
+	if err != nil {
+		return GateResult{}, err
+	}
+	failpoint.Hit("judge/before-gate")
+	return artifact.PutOnce(ctx, store, artifact.Layout{RunID: in.Run.RunID}.GateResult(), gate(cfg.SFT.Gate, in.Before))
+}
+
+func gate(g config.SFTGate, e Evaluation) GateResult {
+	copied := fmt.Sprintf("%.3f of %d answers equal the result of the last call", e.Copied, e.Copies)
+	reward := fmt.Sprintf("the mean sampled reward is %.3f", e.SampledAccuracy)
+	var broken []string
+	rule := func(breaks bool, said, want string, limit float64, key string) {
+		if limit > 0 && breaks {
+			broken = append(broken, fmt.Sprintf("%s, want %s %g (sft.gate.%s)", said, want, limit, key))
+		}
+	}
+	rule(e.Copies == 0 || e.Copied < g.MinCopied, copied, "at least", g.MinCopied, "min_copied")
+	rule(e.SampledAccuracy < g.MinReward, reward, "at least", g.MinReward, "min_reward")
+	rule(e.SampledAccuracy > g.MaxReward, reward, "at most", g.MaxReward, "max_reward")
+	if len(broken) > 0 {
+		return GateResult{Text: strings.Join(broken, "; ")}
+	}
+	return GateResult{Passed: true, Text: copied + "; " + reward}
+}

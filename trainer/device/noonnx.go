@@ -1,5 +1,0 @@
-//go:build !onnx
-
-package device
-
-const withONNX = false
