@@ -4,35 +4,35 @@ import (
 	"context"
 
 	"temper/internal/config"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
-// compileAhead compiles the programs that steps like this one meet, side by side, where their
-// shapes are fixed. several says that the step makes several updates.
+// compileAhead compiles the programs of steps like this one concurrently, if their shapes are
+// fixed. several reports that the step makes several updates.
 func (s *step) compileAhead(ctx context.Context, several bool) error {
 	if len(s.plan.Buckets) == 0 {
 		return nil
 	}
-	kinds := []pass.Kind{pass.Gradient}
-	if s.objective == pass.Policy {
+	kinds := []passes.Kind{passes.Gradient}
+	if s.objective == passes.Policy {
 		if s.loss.EntropyFraction > 0 || several && s.loss.OldLogprobs != config.OldRollout {
-			kinds = append(kinds, pass.Score)
+			kinds = append(kinds, passes.Score)
 		}
 		if s.loss.KL.Coefficient > 0 && s.reference.Held() {
-			kinds = append(kinds, pass.Reference)
+			kinds = append(kinds, passes.Reference)
 		}
 	}
-	var wanted []pass.Wanted
+	var wanted []passes.GraphSpec
 	for _, shape := range s.plan.Buckets {
 		for _, kind := range kinds {
-			wanted = append(wanted, pass.Wanted{Program: s.program(kind), Shape: shape, Packed: s.plan.Pack})
+			wanted = append(wanted, passes.GraphSpec{Program: s.program(kind), Shape: shape, Packed: s.plan.Pack})
 		}
 	}
-	for _, kind := range []pass.Kind{pass.Add, pass.Apply} {
-		wanted = append(wanted, pass.Wanted{Program: pass.Program{Kind: kind}})
+	for _, kind := range []passes.Kind{passes.Add, passes.Apply} {
+		wanted = append(wanted, passes.GraphSpec{Program: passes.Program{Kind: kind}})
 	}
 	if several {
-		wanted = append(wanted, pass.Wanted{Program: pass.Program{Kind: pass.Copy}})
+		wanted = append(wanted, passes.GraphSpec{Program: passes.Program{Kind: passes.Copy}})
 	}
-	return pass.Prepare(ctx, s.passes, wanted, s.log)
+	return passes.Prepare(ctx, s.passes, wanted, s.log)
 }

@@ -9,22 +9,22 @@ import (
 
 	"temper/internal/config"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
-// withoutOverlong leaves out the trajectories that hit the limit of response tokens,
-// where the objective asks for it. They still count in the advantages of their group.
+// withoutOverlong drops the trajectories that hit the limit of response tokens, if the
+// objective asks for it. They still count in the advantages of their group.
 func (s *step) withoutOverlong(rows []*packing.Row) []*packing.Row {
-	if s.objective != pass.Policy || s.loss.Overlong != config.OverlongMask {
+	if s.objective != passes.Policy || s.loss.Overlong != config.OverlongMask {
 		return rows
 	}
 	return slices.DeleteFunc(rows, func(r *packing.Row) bool { return r.Sample.Truncated })
 }
 
-// annotate gives the rows of a policy update what the objective needs beside the
-// samples. All of it belongs to the policies from before the step.
+// annotate adds to the rows of a policy update the values that the objective needs beside the
+// samples. All of them come from the policies before the step.
 func (s *step) annotate(ctx context.Context, parts [][]*packing.Row) error {
-	if s.objective != pass.Policy {
+	if s.objective != passes.Policy {
 		return nil
 	}
 	rows := slices.Concat(parts...)
@@ -38,7 +38,7 @@ func (s *step) annotate(ctx context.Context, parts [][]*packing.Row) error {
 			return fmt.Errorf("rl.loss.kl.coefficient is %g: %w", s.loss.KL.Coefficient, ErrNoReference)
 		}
 		keep := func(r *packing.Row, v scores) { r.Reference = v.logprobs }
-		if err := s.scorer.score(ctx, s.program(pass.Reference), rows, keep); err != nil {
+		if err := s.scorer.score(ctx, s.program(passes.Reference), rows, keep); err != nil {
 			return err
 		}
 	}
@@ -47,7 +47,7 @@ func (s *step) annotate(ctx context.Context, parts [][]*packing.Row) error {
 	}
 	unknown := slices.DeleteFunc(rows, func(r *packing.Row) bool { return r.Entropy != nil })
 	keep := func(r *packing.Row, v scores) { r.Entropy = v.entropy }
-	if err := s.scorer.score(ctx, s.program(pass.Score), unknown, keep); err != nil {
+	if err := s.scorer.score(ctx, s.program(passes.Score), unknown, keep); err != nil {
 		return err
 	}
 	for _, part := range parts {
@@ -56,8 +56,8 @@ func (s *step) annotate(ctx context.Context, parts [][]*packing.Row) error {
 	return nil
 }
 
-// checkRollout refuses samples without the engine's log-probabilities where the
-// objective divides by them.
+// checkRollout refuses samples without the engine's log-probabilities if the objective divides
+// by them.
 func checkRollout(rows []*packing.Row) error {
 	for _, r := range rows {
 		s := r.Sample
@@ -73,9 +73,9 @@ func checkRollout(rows []*packing.Row) error {
 	return nil
 }
 
-// selectUncertain selects the fraction of the minibatch's loss tokens at which the
-// policy was least certain, those above a quantile of the entropy (arXiv 2506.01939,
-// section 5). It selects at least one token; ties go to the earlier sample.
+// selectUncertain selects the fraction of the minibatch's loss tokens at which the policy was
+// least certain, those above a quantile of the entropy (arXiv 2506.01939, section 5). It
+// selects at least one token; ties go to the earlier sample.
 func selectUncertain(rows []*packing.Row, fraction float64) {
 	type token struct {
 		row *packing.Row

@@ -8,13 +8,12 @@ import (
 	"github.com/gomlx/compute/dtypes"
 
 	"temper/internal/config"
-	"temper/trainer/budget"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/model"
 	"temper/trainer/model/graphs"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
 // Config of a Trainer.
@@ -23,64 +22,61 @@ type Config struct {
 	Backend string
 	// Kernels of the CPU backend: native, also when empty, or portable.
 	Kernels kernels.Choice
-	// Mesh of the backend's devices; the zero mesh is one device. The rows of a
-	// pass are dealt over its data axis. Only XLA backends have several devices.
+	// Mesh of the backend's devices; the zero mesh is one device. The rows of a pass are
+	// divided over its data axis. Only XLA backends have several devices.
 	Mesh  device.Mesh
 	Model model.Config
 	// Seed orders the samples of a step into minibatches.
 	Seed uint64
-	// MicrobatchTokens bounds the padded tokens of one device pass. A single
-	// longer trajectory still makes a pass of its own.
+	// MicrobatchTokens bounds the padded tokens of one device pass. A longer trajectory makes
+	// a pass alone.
 	MicrobatchTokens int
-	// Temperature at which the rollouts are sampled; the objective sees the same
-	// distribution. Supervised updates use 1.
+	// Temperature of the rollouts; the objective uses the same distribution. Supervised
+	// updates use 1.
 	Temperature float64
 	// Loss is the objective of Update.
 	Loss config.Loss
-	// Entropies makes Scores say how certain the policy is at each token.
+	// Entropies makes Scores return the entropy of the policy at each token.
 	Entropies bool
-	// Pack puts several trajectories into one row of a device pass, kept apart by
-	// segments, instead of padding each to a row of its own. Whatever the lengths,
-	// there are then few shapes; see MaxGraphs. On the CPU, log-probabilities keep
-	// their bits while a row stays within one panel of the products; beyond that they
-	// agree within rounding.
+	// Pack puts several trajectories into one row of a device pass, separated by segments,
+	// instead of padding each row. Then there are few shapes, whatever the lengths; see
+	// MaxGraphs. On the CPU, log-probabilities keep their bits while a row stays within one
+	// panel of the products; beyond that they agree within rounding.
 	Pack bool
-	// MemoryLimit, in bytes of device memory, refuses a step before it starts where
-	// StepBytes estimates more. Without both of them nothing is refused.
+	// MemoryLimit, in bytes of device memory, refuses a step before its start if StepBytes
+	// estimates more. Without one of them no step is refused.
 	MemoryLimit int64
 	StepBytes   StepBytes
 	// Remat halves the memory of activations for about 15 % more time.
 	Remat bool
-	// Lanes bounds the device passes that run side by side on the Go backend; 0 is
-	// one for each core. No bit of a result depends on it.
+	// Lanes bounds the concurrent device passes on the Go backend; 0 is one a core. It
+	// changes no bit of a result.
 	Lanes int
-	// LaneTokens bounds the padded tokens of a pass of the Go backend where
-	// MicrobatchTokens allows more; 0 is DefaultLaneTokens. It decides the order in
-	// which gradients add up.
+	// LaneTokens bounds the padded tokens of a pass of the Go backend, below MicrobatchTokens;
+	// 0 is DefaultLaneTokens. It decides the order in which gradients are added.
 	LaneTokens int
 	// Compute is the type in which matrices are multiplied: float32, also when
 	// empty, or bfloat16. Weights, moments, gradients and the loss are float32 in
 	// any case. On the CPU float32 is faster.
 	Compute string
-	// Elsewhere makes passes over microbatches in other processes, which changes no bit of
-	// a result; nil makes all of them here. Not with a Mesh.
-	Elsewhere pass.Elsewhere
-	// Work is what the run will ask for. An accelerator then makes passes of a few shapes
-	// that are chosen from it, and compiles them before the first step. The Go backend has no
-	// use for it.
-	Work budget.Work
-	// Log gets a line about each program that is compiled ahead; nil is silent.
+	// Remote makes passes over microbatches in other processes, which changes no bit of a
+	// result; nil makes all of them here. Not with a Mesh.
+	Remote passes.RemotePasses
+	// Work is the expected work of the run. An accelerator makes passes of a few shapes chosen
+	// for it, and compiles them before the first step. The Go backend ignores it.
+	Work packing.Work
+	// Log gets a line about each program compiled ahead; nil is silent.
 	Log *slog.Logger
 }
 
-// DefaultLaneTokens is low enough that a minibatch of the usual size has a pass for
-// each of several cores, and none of them waits long for the last one.
+// DefaultLaneTokens is low enough that a usual minibatch has a pass for each of several cores,
+// and none of them waits long for the last one.
 const DefaultLaneTokens = 512
 
-// StepBytes estimates the memory of a step; see pass.StepBytes.
-type StepBytes = pass.StepBytes
+// StepBytes estimates the memory of a step; see passes.StepBytes.
+type StepBytes = passes.StepBytes
 
-// Validate reports every field that no trainer can work with.
+// Validate reports every invalid field.
 func (c Config) Validate() error {
 	var errs []error
 	if err := c.Model.Validate(); err != nil {
@@ -98,8 +94,8 @@ func (c Config) Validate() error {
 	if err := device.CheckMesh(c.Backend, c.Mesh); err != nil {
 		errs = append(errs, err)
 	}
-	if c.Elsewhere != nil && c.Mesh.Several() {
-		errs = append(errs, fmt.Errorf("mesh %v: members on other hosts help a trainer on one device only", c.Mesh))
+	if c.Remote != nil && c.Mesh.Several() {
+		errs = append(errs, fmt.Errorf("mesh %v: other hosts help a trainer on one device only", c.Mesh))
 	}
 	if err := device.CheckKernels(c.Backend, c.Kernels); err != nil {
 		errs = append(errs, err)
@@ -112,20 +108,19 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// MaxGraphs bounds the number of graphs that a trainer ever compiles, whatever
-// the lengths of its samples. With contexts and microbatches of up to 12288
-// tokens it is 3163, and 475 with packing; on the Go backend, which cuts smaller
-// passes, 819 and 131. A run meets few of them. With Work it is the number of graphs
-// chosen, to which a sequence longer than the work says adds one.
+// MaxGraphs bounds the number of graphs that a trainer compiles, whatever the lengths of its
+// samples. With contexts and microbatches of up to 12288 tokens it is 3163, and 475 with
+// packing; on the Go backend, which cuts smaller passes, 819 and 131. A run meets few of them.
+// With Work it is the number of chosen graphs; a sequence longer than Work says adds one.
 func (c Config) MaxGraphs() int {
 	if choice, ok := c.Choice(); ok {
 		return choice.Graphs
 	}
-	return pass.MaxGraphs(c.plan().NumShapes(c.Model.MaxPositionEmbeddings))
+	return passes.MaxGraphs(c.plan().NumShapes(c.Model.MaxPositionEmbeddings))
 }
 
-// plan is how minibatches are cut into passes. It follows from the configuration
-// alone, so no bit of the sum of gradients depends on cores or memory.
+// plan says how minibatches are cut into passes. It follows from the configuration alone, so
+// no bit of the sum of gradients depends on cores or memory.
 func (c Config) plan() packing.Plan {
 	p := packing.Plan{Tokens: c.MicrobatchTokens, Pack: c.Pack}
 	if device.Threads(c.Backend) {
@@ -141,28 +136,28 @@ func (c Config) plan() packing.Plan {
 	return p
 }
 
-// Choice is the shapes of the passes; ok is false where they are not bounded.
-func (c Config) Choice() (choice budget.Choice, ok bool) {
-	if c.Work == (budget.Work{}) || device.Threads(c.Backend) {
-		return budget.Choice{}, false
+// Choice returns the shapes of the passes; ok is false if they are not bounded.
+func (c Config) Choice() (choice packing.Shapes, ok bool) {
+	if c.Work == (packing.Work{}) || device.Threads(c.Backend) {
+		return packing.Shapes{}, false
 	}
-	return budget.Choose(c.Work, c.machine(), c.plan()), true
+	return packing.ChooseShapes(c.Work, c.machine(), c.plan()), true
 }
 
-func (c Config) machine() budget.Machine {
-	return budget.Machine{
+func (c Config) machine() packing.Machine {
+	return packing.Machine{
 		Backend: c.Backend, Devices: max(1, c.Mesh.NumDevices()),
 		Parameters: c.Model.NumParameters(), Layers: c.Model.NumHiddenLayers,
 	}
 }
 
-// plans are how the minibatches of each objective are cut into passes.
+// plans returns the plans of the two objectives.
 func (c Config) plans() plans {
-	out := plans{pass.Supervised: c.plan(), pass.Policy: c.plan()}
+	out := plans{passes.Supervised: c.plan(), passes.Policy: c.plan()}
 	if choice, ok := c.Choice(); ok {
-		out[pass.Supervised].Buckets, out[pass.Policy].Buckets = choice.Supervised, choice.Policy
+		out[passes.Supervised].Buckets, out[passes.Policy].Buckets = choice.Supervised, choice.Policy
 		if len(choice.Supervised) == 0 { // the run has no such updates
-			out[pass.Supervised].Buckets = choice.Policy
+			out[passes.Supervised].Buckets = choice.Policy
 		}
 	}
 	return out
@@ -171,17 +166,17 @@ func (c Config) plans() plans {
 // plans are the plans of the two objectives.
 type plans [2]packing.Plan
 
-// passes is the configuration of the device passes. Validate has accepted c.
-func (c Config) passes() (pass.Config, error) {
+// passes returns the configuration of the device passes. Validate has accepted c.
+func (c Config) passes() (passes.Config, error) {
 	options, err := c.options()
-	return pass.Config{
+	return passes.Config{
 		Backend: c.Backend, Kernels: c.Kernels, Mesh: c.Mesh, Network: c.Model, Options: options, Loss: c.Loss, Entropies: c.Entropies, Temperature: c.Temperature,
-		Lanes: c.Lanes, Memory: pass.Memory{Limit: c.MemoryLimit, Bytes: c.StepBytes},
-		Elsewhere: c.Elsewhere,
+		Lanes: c.Lanes, Memory: passes.Memory{Limit: c.MemoryLimit, Bytes: c.StepBytes},
+		Remote: c.Remote,
 	}, err
 }
 
-// options are the settings of the network.
+// options returns the settings of the network.
 func (c Config) options() (graphs.Options, error) {
 	o := graphs.Options{Remat: c.Remat, PlainSoftmax: c.Kernels == kernels.Portable}
 	switch c.Compute {

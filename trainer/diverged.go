@@ -11,13 +11,13 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// DivergedError is an update that was refused because its loss, its gradient or one
-// of its metrics is not finite. It is an ErrDiverged.
+// DivergedError is the error of an update that was refused because its loss, its gradient or
+// one of its metrics is not finite. It is an ErrDiverged.
 type DivergedError struct {
 	Report Divergence
 }
 
-// Error returns one line: what is not finite, in which tensor, from which sample.
+// Error returns one line with the values, the tensor and the sample.
 func (e *DivergedError) Error() string {
 	r := &e.Report
 	return fmt.Sprintf("%v: loss %v, gradient norm %v, %s", ErrDiverged, float64(r.Loss), float64(r.GradNorm), r.Cause)
@@ -26,8 +26,7 @@ func (e *DivergedError) Error() string {
 // Unwrap returns ErrDiverged.
 func (e *DivergedError) Unwrap() error { return ErrDiverged }
 
-// Save stores the report as JSON under key, in place of an earlier one, and returns its
-// location for people to read.
+// Save stores the report as JSON under key, replacing an earlier one, and returns its location.
 func (e *DivergedError) Save(ctx context.Context, store blob.Store, key string) (where string, err error) {
 	if _, err := blob.PutJSON(ctx, store, key, &e.Report, blob.Always); err != nil {
 		return "", fmt.Errorf("store the report of a diverged step: %w", err)
@@ -35,8 +34,8 @@ func (e *DivergedError) Save(ctx context.Context, store blob.Store, key string) 
 	return store.Locate(key), nil
 }
 
-// Divergence reports what went into a refused update, and where values stopped being
-// finite. It holds ids, counts and norms, and no text of any sample.
+// Divergence reports the inputs of a refused update, and the first values that are not finite.
+// It holds ids, counts and norms, and no text of a sample.
 type Divergence struct {
 	Step      int                 `json:"step"` // position in the schedule
 	Objective string              `json:"objective"`
@@ -55,11 +54,11 @@ type Divergence struct {
 	Tensor string `json:"tensor,omitempty"`
 	// Passes over the microbatches, repeated for this report.
 	Passes []DivergedPass `json:"passes"`
-	// Samples of the worst pass, each in a pass of its own.
+	// Samples of the worst pass, each in a pass alone.
 	Samples []DivergedSample `json:"samples,omitempty"`
 	// Tensors, in the order of the network, with their gradients in the worst pass.
 	Tensors []TensorReport `json:"tensors"`
-	// Incomplete says why parts of the report are missing.
+	// Incomplete is the reason why parts of the report are missing.
 	Incomplete string `json:"incomplete,omitempty"`
 }
 
@@ -74,8 +73,8 @@ type DivergedPass struct {
 	Samples  []DivergedSample `json:"samples"`
 }
 
-// DivergedSample identifies a sample. Loss, GradNorm and Metric are those of a pass
-// over this sample alone, where one was made.
+// DivergedSample identifies a sample. Loss, GradNorm and Metric come from a pass over this
+// sample alone, if one was made.
 type DivergedSample struct {
 	Index      int     `json:"index"` // in the batch
 	ProblemID  string  `json:"problem_id"`

@@ -12,9 +12,9 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer"
-	"temper/trainer/budget"
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
+	"temper/trainer/packing"
 	"temper/trainer/xla/graphcache"
 	"temper/trainer/xla/xlatest"
 )
@@ -37,7 +37,7 @@ func smallPaper(t testing.TB, change func(*config.Run)) config.Run {
 // fewGraphs is a trainer's configuration for a run, with a network that is small.
 func fewGraphs(cfg config.Run, backend string, mesh device.Mesh) trainer.Config {
 	c := meshConfig(backend, mesh)
-	c.MicrobatchTokens, c.Loss, c.Work = cfg.RL.MicrobatchTokens, cfg.RL.Loss, budget.WorkOf(cfg)
+	c.MicrobatchTokens, c.Loss, c.Work = cfg.RL.MicrobatchTokens, cfg.RL.Loss, packing.WorkOf(cfg)
 	return c
 }
 
@@ -153,7 +153,7 @@ func BenchmarkXLAGraphs(b *testing.B) {
 			b.Setenv(graphcache.DirKey, c.dir)
 			cfg := fewGraphs(run, backend, device.Mesh{})
 			if !c.shapes {
-				cfg.Work = budget.Work{}
+				cfg.Work = packing.Work{}
 			}
 			for b.Loop() {
 				before := device.Graphs()

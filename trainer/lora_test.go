@@ -16,8 +16,8 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/safetensors"
+	"temper/trainer/weights/tensor"
 )
 
 func withLoRA(t testing.TB, cfg trainer.Config, targets ...string) trainer.Config {

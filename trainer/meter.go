@@ -8,13 +8,13 @@ import (
 	"temper/trainer/loss"
 )
 
-// meter collects what an update reports.
+// meter collects the measures of an update.
 type meter struct {
 	sums                        [loss.NumMeasures]float64
-	norm                        float64 // times loss tokens, once added to another meter
+	norm                        float64 // multiplied by loss tokens after addUpdate
 	tokens, lossTokens, updates int
 	sequences, groups           int // with a token in the loss
-	skipped                     int // updates left out for their norm
+	skipped                     int // updates skipped for their norm
 }
 
 // addSums adds the sums of a microbatch.
@@ -30,7 +30,7 @@ func (m *meter) addSums(x device.Value) error {
 	return nil
 }
 
-// addMeasure adds a measure of a part to that of the whole.
+// addMeasure adds a measure of a part to the whole.
 func (m *meter) addMeasure(i loss.Measure, v float64) {
 	if i.IsMax() {
 		m.sums[i] = max(m.sums[i], v)
@@ -53,8 +53,8 @@ func (m *meter) setNorm(x device.Value) error {
 	return nil
 }
 
-// finite reports whether every measure and the norm are. The graph of an update
-// changes nothing otherwise.
+// finite reports whether every measure and the norm are finite. Otherwise the graph of an
+// update changes nothing.
 func (m *meter) finite() bool { return m.notFinite() == "" && finite(m.norm) }
 
 // notFinite names the first measure that is not finite, "" for none.
@@ -70,7 +70,7 @@ func (m *meter) notFinite() string {
 // addUpdate adds another update, weighted by its loss tokens.
 func (m *meter) addUpdate(o meter) {
 	n := float64(o.lossTokens)
-	o.sums[loss.Loss] *= n // these two are means already
+	o.sums[loss.Loss] *= n // these two are means
 	o.sums[loss.Penalty] *= n
 	for i, v := range o.sums {
 		m.addMeasure(loss.Measure(i), v)
@@ -83,7 +83,7 @@ func (m *meter) addUpdate(o meter) {
 	m.skipped += o.skipped
 }
 
-// metrics is the mean over the loss tokens of all updates added.
+// metrics returns the means over the loss tokens of all updates added.
 func (m *meter) metrics(lr float64) rl.TrainMetrics {
 	n := float64(m.lossTokens)
 	mean := func(i loss.Measure) float64 { return m.sums[i] / n }

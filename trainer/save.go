@@ -8,17 +8,16 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Snapshot copies the full state to the host; it shares nothing with the trainer.
-// It writes into the memory of reusable, an earlier snapshot that nobody reads any
-// more, wherever the sizes are the same; the zero State has no memory to reuse.
+// Snapshot copies the full state to the host; it shares nothing with the trainer. It writes
+// into the memory of reusable, an earlier unused snapshot, where the sizes are the same; the
+// zero State has no memory to reuse.
 func (t *Trainer) Snapshot(reusable checkpoint.State) (checkpoint.State, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state.Snapshot(reusable)
 }
 
-// RestoreState replaces the full state by a snapshot. After an error the
-// trainer holds no state.
+// RestoreState replaces the full state by a snapshot. After an error the trainer holds no state.
 func (t *Trainer) RestoreState(s checkpoint.State) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,9 +46,9 @@ func (t *Trainer) Restore(ctx context.Context, store blob.Store, ref blob.Ref) (
 	return step, nil
 }
 
-// Publish stores the weights as a policy in Hugging Face layout under prefix,
-// with the tokenizer and the files of p, and holds one tensor at a time on the
-// host. Publishing the same policy again is a no-op; see checkpoint.PublishFrom.
+// Publish stores the weights as a policy in Hugging Face layout under prefix, with the tokenizer
+// and the files of p, and holds one tensor at a time on the host. Publishing the same policy
+// again is a no-op; see checkpoint.PublishFrom.
 func (t *Trainer) Publish(ctx context.Context, store blob.Store, prefix string, p checkpoint.Policy) (blob.Ref, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,9 +70,9 @@ func (t *Trainer) KeepReference() error {
 	return t.reference.Set(weights)
 }
 
-// LoadReference makes the policy of the checkpoint at ref the reference policy.
-// The state of training stays as it is. The reference policy is no part of a
-// checkpoint, so whoever restores one loads the reference again.
+// LoadReference makes the policy of the checkpoint at ref the reference policy. The state of
+// training is unchanged. A checkpoint does not contain the reference policy, so load it again
+// after Restore.
 func (t *Trainer) LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error {
 	_, s, err := checkpoint.Load(ctx, store, ref)
 	if err != nil {

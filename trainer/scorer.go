@@ -6,29 +6,29 @@ import (
 
 	"temper/internal/rl"
 	"temper/trainer/device"
-	"temper/trainer/feed"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
+	"temper/trainer/passes/inputs"
 )
 
-// scorer asks a policy about the targets of rows, and changes nothing.
+// scorer scores the targets of rows under a policy, and changes nothing.
 type scorer struct {
-	passes *pass.Passes
+	passes *passes.Passes
 	plan   packing.Plan
 }
 
-// scores are what a pass says of a row's targets.
+// scores are the results of a pass for a row's targets.
 type scores struct {
 	logprobs []float32
-	entropy  []float32 // nil where the program does not yield it
+	entropy  []float32 // nil if the program does not yield it
 }
 
-// keepOld makes the scores those of the policy before the step.
+// keepOld stores the scores as those of the policy before the step.
 func keepOld(r *packing.Row, v scores) { r.Old, r.Entropy = v.logprobs, v.entropy }
 
-// score runs a scoring program on the rows and gives keep what it says of each.
-func (s scorer) score(ctx context.Context, p pass.Program, rows []*packing.Row, keep func(*packing.Row, scores)) error {
-	return s.passes.Each(ctx, p, s.plan.Microbatches(rows), feed.Scoring, func(mb packing.Microbatch, out []device.Value) error {
+// score runs a scoring program on the rows and calls keep with the scores of each.
+func (s scorer) score(ctx context.Context, p passes.Program, rows []*packing.Row, keep func(*packing.Row, scores)) error {
+	return s.passes.Each(ctx, p, s.plan.Microbatches(rows), inputs.Scoring, func(mb packing.Microbatch, out []device.Value) error {
 		defer device.Release(out...)
 		values := make([][]float32, 2)
 		for i, x := range out {
@@ -48,8 +48,8 @@ func (s scorer) score(ctx context.Context, p pass.Program, rows []*packing.Row, 
 	})
 }
 
-// all scores every token of the samples, 0 for the first: its log-probability, and the
-// entropy of the distribution that it is drawn from, nil where Config.Entropies is not set.
+// all scores every token of the samples: its log-probability, 0 for the first, and the entropy
+// of its distribution, nil without Config.Entropies.
 func (s scorer) all(ctx context.Context, samples []rl.Sample, limits packing.Limits) (logprobs, entropies [][]float32, err error) {
 	var rows []*packing.Row
 	for i := range samples {
@@ -62,7 +62,7 @@ func (s scorer) all(ctx context.Context, samples []rl.Sample, limits packing.Lim
 			rows = append(rows, &packing.Row{Sample: &whole, Index: i, Length: len(whole.Tokens) - 1})
 		}
 	}
-	if err := s.score(ctx, pass.Program{Objective: pass.Policy, Kind: pass.Score}, rows, keepOld); err != nil {
+	if err := s.score(ctx, passes.Program{Objective: passes.Policy, Kind: passes.Score}, rows, keepOld); err != nil {
 		return nil, nil, err
 	}
 	logprobs, entropies = make([][]float32, len(samples)), make([][]float32, len(samples))

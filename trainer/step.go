@@ -8,37 +8,36 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer/model"
+	"temper/trainer/optimizer"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
-	"temper/trainer/schedule"
-	"temper/trainer/state"
+	"temper/trainer/passes"
 )
 
 // step makes the updates of one call of SFTStep or Update, all of them or none.
 type step struct {
-	passes    *pass.Passes
-	state     *state.State
-	reference *state.Reference
+	passes    *passes.Passes
+	state     *optimizer.State
+	reference *optimizer.Reference
 	scorer    scorer
 	plan      packing.Plan
 	log       *slog.Logger
 
 	model     model.Config
 	loss      config.Loss
-	memory    pass.Memory
-	objective pass.Objective
+	memory    passes.Memory
+	objective passes.Objective
 	optimizer config.Optimizer
 	position  Position
 	lr        float64 // at the position
 }
 
-// apply makes one update for each part that deal makes of the samples.
+// apply makes one update for each part into which deal divides the samples.
 func (s *step) apply(ctx context.Context, samples []rl.Sample, deal func([]*packing.Row) [][]*packing.Row) (rl.TrainMetrics, error) {
 	if !s.state.Ready() {
 		return rl.TrainMetrics{}, ErrNoState
 	}
 	var err error
-	if s.lr, err = schedule.LearningRate(s.optimizer, s.position); err != nil {
+	if s.lr, err = optimizer.LearningRate(s.optimizer, s.position); err != nil {
 		return rl.TrainMetrics{}, err
 	}
 	rows, err := packing.Rows(samples, limitsOf(s.model))
@@ -65,7 +64,7 @@ func (s *step) apply(ctx context.Context, samples []rl.Sample, deal func([]*pack
 	return s.updateAll(ctx, parts)
 }
 
-// updateAll makes an update on each part. An error takes all of them back.
+// updateAll makes an update on each part. An error undoes all of them.
 func (s *step) updateAll(ctx context.Context, parts [][]*packing.Row) (rl.TrainMetrics, error) {
 	before, err := s.prepare(ctx, parts)
 	if err != nil {
@@ -90,26 +89,25 @@ func (s *step) updateAll(ctx context.Context, parts [][]*packing.Row) (rl.TrainM
 	return total.metrics(s.lr), nil
 }
 
-// prepare gives the later of several updates the log-probabilities of the policy
-// before the first, and makes the savepoint to which a failed update goes back. The
-// caller releases it.
-func (s *step) prepare(ctx context.Context, parts [][]*packing.Row) (*state.Savepoint, error) {
+// prepare adds the log-probabilities of the policy before the step to the rows of later
+// updates, and makes the savepoint to which a failed update returns. The caller releases it.
+func (s *step) prepare(ctx context.Context, parts [][]*packing.Row) (*optimizer.Savepoint, error) {
 	if len(parts) == 1 {
-		return &state.Savepoint{}, nil
+		return &optimizer.Savepoint{}, nil
 	}
-	for _, rows := range parts[1:] { // the first update finds its own, see feed.HasOld
+	for _, rows := range parts[1:] { // the first update computes its own, see inputs.HasOld
 		if s.loss.OldLogprobs == config.OldRollout {
 			break
 		}
-		if err := s.scorer.score(ctx, s.program(pass.Score), rows, keepOld); err != nil {
+		if err := s.scorer.score(ctx, s.program(passes.Score), rows, keepOld); err != nil {
 			return nil, err
 		}
 	}
 	return s.passes.Savepoint()
 }
 
-func (s *step) program(kind pass.Kind) pass.Program {
-	return pass.Program{Objective: s.objective, Kind: kind}
+func (s *step) program(kind passes.Kind) passes.Program {
+	return passes.Program{Objective: s.objective, Kind: kind}
 }
 
 // microbatches cuts the rows of each update into device passes.

@@ -13,50 +13,48 @@ import (
 	"temper/trainer/model"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
-	"temper/trainer/schedule"
-	"temper/trainer/state"
-	"temper/trainer/tensor"
+	"temper/trainer/passes"
+	"temper/trainer/weights/tensor"
 )
 
 // Errors of the package. Callers use errors.Is.
 var (
-	// ErrDiverged means that a loss, a gradient or a metric was not finite. The state
-	// is as it was before the call; the same call fails again.
+	// ErrDiverged means that a loss, a gradient or a metric was not finite. The state is
+	// unchanged; the same call fails again.
 	ErrDiverged = fault.Newf(fault.Diverged, "training diverged")
-	// ErrNoState means that the trainer holds no weights, or that a failed device
-	// call consumed them: Init or Restore first.
-	ErrNoState = state.ErrNone
-	// ErrNoReference means that the objective holds the policy near a reference
-	// policy and the trainer was given none: KeepReference or LoadReference first.
+	// ErrNoState means that the trainer holds no weights, or that a failed device call
+	// consumed them: call Init or Restore first.
+	ErrNoState = optimizer.ErrNone
+	// ErrNoReference means that the objective needs a reference policy and the trainer has
+	// none: call KeepReference or LoadReference first.
 	ErrNoReference = errors.New("trainer holds no reference policy")
-	// ErrTooLarge means that a step was not started because one of its passes needs
-	// more memory than there is. The state is as it was.
-	ErrTooLarge = pass.ErrTooLarge
+	// ErrTooLarge means that a step was not started because one of its passes needs too much
+	// memory. The state is unchanged.
+	ErrTooLarge = passes.ErrTooLarge
 )
 
 // GraphError is a failure to build or run a computation graph.
-type GraphError = pass.GraphError
+type GraphError = passes.GraphError
 
 // Position is a place in the learning-rate schedule.
-type Position = schedule.Position
+type Position = optimizer.Position
 
-// CheckOptimizer reports what Config.Validate cannot know of an optimizer without
-// the model; see optimizer.Check.
+// CheckOptimizer finds the mistakes of an optimizer that depend on the model; see
+// optimizer.Check.
 func CheckOptimizer(m model.Config, key string, o config.Optimizer) error {
 	return optimizer.Check(m, key, o)
 }
 
-// Trainer trains one policy on one device. Its methods may be called from
-// several goroutines; they run one after another.
+// Trainer trains one policy on one device. Its methods may be called concurrently; they run one
+// after another.
 type Trainer struct {
 	cfg   Config
 	plans plans
 
 	mu        sync.Mutex // owns the device and everything below
-	state     *state.State
-	reference *state.Reference
-	passes    *pass.Passes
+	state     *optimizer.State
+	reference *optimizer.Reference
+	passes    *passes.Passes
 }
 
 // New opens the device. The trainer has no weights yet: Init or Restore.
@@ -67,10 +65,10 @@ func New(cfg Config) (*Trainer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
 	}
-	t := &Trainer{cfg: cfg, plans: cfg.plans(), state: state.New(cfg.Model), reference: state.NewReference(cfg.Model)}
+	t := &Trainer{cfg: cfg, plans: cfg.plans(), state: optimizer.NewState(cfg.Model), reference: optimizer.NewReference(cfg.Model)}
 	c, err := cfg.passes()
 	if err == nil {
-		t.passes, err = pass.Open(c, t.state, t.reference)
+		t.passes, err = passes.Open(c, t.state, t.reference)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
@@ -112,10 +110,9 @@ func (t *Trainer) Import(weights []tensor.Named) error {
 	return t.state.Import(model.WithAdapters(t.cfg.Model, weights, t.cfg.Seed))
 }
 
-// ResetOptimizer forgets the moments and their age. The weights and the total of
-// updates stay. With fresh moments the first updates are as large as the learning
-// rate in every weight, whatever the gradient, so the learning rate should warm up
-// again, or be low.
+// ResetOptimizer drops the moments and their age. The weights and the total of updates stay.
+// The first updates with fresh moments move every weight by the whole learning rate, whatever
+// the gradient, so the learning rate should warm up again, or be low.
 func (t *Trainer) ResetOptimizer() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,12 +123,12 @@ func (t *Trainer) ResetOptimizer() error {
 // log-likelihood of the tokens in their LossMask. Advantages and rollout
 // log-probabilities are ignored.
 // Errors: ErrDiverged as a DivergedError, ErrTooLarge, ErrNoState, ctx.Err(),
-// config.Problems, a GraphError, or one that names the sample.
+// config.Problems, a GraphError, or an error that names the sample.
 func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p Position) (rl.TrainMetrics, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	whole := func(rows []*packing.Row) [][]*packing.Row { return [][]*packing.Row{rows} }
-	metrics, err := t.newStep(pass.Supervised, o, p).apply(ctx, samples, whole)
+	metrics, err := t.newStep(passes.Supervised, o, p).apply(ctx, samples, whole)
 	if err != nil {
 		return rl.TrainMetrics{}, fmt.Errorf("sft step %d: %w", p.Step, err)
 	}
@@ -139,11 +136,10 @@ func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Opt
 }
 
 // UpdateOptions say how a batch becomes updates.
-type UpdateOptions = schedule.Update
+type UpdateOptions = optimizer.Update
 
-// Update makes the updates of one step on its batch by the clipped policy
-// objective. With several minibatches the policy before the step is the old
-// policy of all of them.
+// Update makes the updates of one step on its batch by the clipped policy objective. With
+// several minibatches the policy before the step is the old policy of all of them.
 // Errors: those of SFTStep.
 func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (rl.TrainMetrics, error) {
 	t.mu.Lock()
@@ -151,16 +147,15 @@ func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (
 	deal := func(rows []*packing.Row) [][]*packing.Row {
 		return packing.Minibatches(rows, o.NumMinibatches, t.cfg.Seed, batch.Step)
 	}
-	metrics, err := t.newStep(pass.Policy, o.Optimizer, o.Position).apply(ctx, batch.Samples, deal)
+	metrics, err := t.newStep(passes.Policy, o.Optimizer, o.Position).apply(ctx, batch.Samples, deal)
 	if err != nil {
 		return rl.TrainMetrics{}, fmt.Errorf("update of step %d: %w", batch.Step, err)
 	}
 	return metrics, nil
 }
 
-// Logprobs returns the log-probability of each token given the ones before it,
-// at the temperature of the rollouts, and 0 for the first token. Masks and
-// advantages are ignored.
+// Logprobs returns the log-probability of each token given the ones before it, at the
+// temperature of the rollouts, and 0 for the first token. It ignores masks and advantages.
 func (t *Trainer) Logprobs(ctx context.Context, samples []rl.Sample) ([][]float32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,8 +163,8 @@ func (t *Trainer) Logprobs(ctx context.Context, samples []rl.Sample) ([][]float3
 	return logprobs, err
 }
 
-// Scores is Logprobs, with the entropy of the distribution that each token is drawn
-// from, in nats. It changes nothing. It needs Config.Entropies.
+// Scores is Logprobs with the entropy of each token's distribution, in nats. It changes
+// nothing. It needs Config.Entropies.
 func (t *Trainer) Scores(ctx context.Context, samples []rl.Sample) (logprobs, entropies [][]float32, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +175,7 @@ func (t *Trainer) Scores(ctx context.Context, samples []rl.Sample) (logprobs, en
 	return logprobs, entropies, err
 }
 
-// scoresOf is Scores, without entropies where there are none. The caller holds t.mu.
+// scoresOf is Scores, without entropies if the trainer has none. The caller holds t.mu.
 func scoresOf(ctx context.Context, t *Trainer, samples []rl.Sample) (logprobs, entropies [][]float32, err error) {
 	if !t.state.Ready() {
 		return nil, nil, fmt.Errorf("logprobs: %w", ErrNoState)
@@ -207,17 +202,17 @@ func (t *Trainer) Weights() ([]tensor.Named, error) {
 }
 
 // newStep prepares a step. The caller holds t.mu.
-func (t *Trainer) newStep(objective pass.Objective, o config.Optimizer, p Position) *step {
+func (t *Trainer) newStep(objective passes.Objective, o config.Optimizer, p Position) *step {
 	return &step{
 		passes: t.passes, state: t.state, reference: t.reference, scorer: scorerOf(t), plan: t.plans[objective], log: t.cfg.Log,
-		model: t.cfg.Model, loss: t.cfg.Loss, memory: pass.Memory{Limit: t.cfg.MemoryLimit, Bytes: t.cfg.StepBytes},
+		model: t.cfg.Model, loss: t.cfg.Loss, memory: passes.Memory{Limit: t.cfg.MemoryLimit, Bytes: t.cfg.StepBytes},
 		objective: objective, optimizer: o, position: p,
 	}
 }
 
-func scorerOf(t *Trainer) scorer { return scorer{passes: t.passes, plan: t.plans[pass.Policy]} }
+func scorerOf(t *Trainer) scorer { return scorer{passes: t.passes, plan: t.plans[passes.Policy]} }
 
-// limitsOf is what a network can take of a sample.
+// limitsOf returns the limits of a sample for a network.
 func limitsOf(m model.Config) packing.Limits {
 	return packing.Limits{VocabSize: m.VocabSize, MaxTokens: m.MaxPositionEmbeddings}
 }

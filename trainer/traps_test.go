@@ -19,7 +19,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
 // The tests of this file hold traps of the pinned GoMLX shut: ways to train on
@@ -160,7 +160,7 @@ func TestFailedCallDoesNotTrainOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := trapStep(t, tr, story(2, 20)).Loss
-	p := pass.Program{Objective: pass.Supervised, Kind: pass.Update}
+	p := passes.Program{Objective: passes.Supervised, Kind: passes.Update}
 	if _, err := tr.passes.Call(p, packing.Shape{Rows: 1, Length: 1}, "no tensor"); err == nil {
 		t.Fatal("a call with nonsense succeeded")
 	}

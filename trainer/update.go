@@ -7,11 +7,11 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/device"
-	"temper/trainer/feed"
 	"temper/trainer/loss"
 	"temper/trainer/optimizer"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
+	"temper/trainer/passes/inputs"
 )
 
 // update makes one optimizer update on the rows of a minibatch.
@@ -21,13 +21,13 @@ func (s *step) update(ctx context.Context, rows []*packing.Row) (meter, error) {
 	micros := s.plan.Microbatches(rows)
 	numbers := optimizer.Numbers(s.optimizer, s.lr, s.state.Counters().Updates+1)
 	var err error
-	if len(micros) == 1 && !micros[0].Fixed { // a fixed shape has one program for minibatches of any size
+	if len(micros) == 1 && !micros[0].Fixed { // a fixed shape has one program for all minibatches
 		err = s.updateAtOnce(ctx, micros[0], numbers, &m)
 	} else {
 		err = s.updateInParts(ctx, micros, numbers, &m)
 	}
 	if errors.Is(err, ErrDiverged) {
-		err = s.explain(ctx, micros, m)
+		err = s.divergedError(ctx, micros, m)
 	}
 	if err != nil {
 		return meter{}, err
@@ -45,7 +45,7 @@ func (s *step) updateAtOnce(ctx context.Context, mb packing.Microbatch, numbers 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	out, err := s.passes.Call(s.program(pass.Update), mb.Shape, append(s.inputs(mb, m), numbers)...)
+	out, err := s.passes.Call(s.program(passes.Update), mb.Shape, append(s.inputs(mb, m), numbers)...)
 	if err != nil {
 		return err
 	}
@@ -55,13 +55,13 @@ func (s *step) updateAtOnce(ctx context.Context, mb packing.Microbatch, numbers 
 	return m.setNorm(out[1])
 }
 
-// updateInParts adds up the gradients of the microbatches and applies them. The
-// denominator is that of the minibatch, so the sum is its gradient.
+// updateInParts adds the gradients of the microbatches and applies the sum. The denominator is
+// the minibatch's, so the sum is its gradient.
 func (s *step) updateInParts(ctx context.Context, micros []packing.Microbatch, numbers *tensors.Tensor, m *meter) error {
 	var grads []device.Value
 	defer func() { device.Release(grads...) }()
-	inputs := func(mb packing.Microbatch) []any { return s.inputs(mb, m) }
-	err := s.passes.Each(ctx, s.program(pass.Gradient), micros, inputs, func(_ packing.Microbatch, out []device.Value) error {
+	operands := func(mb packing.Microbatch) []any { return s.inputs(mb, m) }
+	err := s.passes.Each(ctx, s.program(passes.Gradient), micros, operands, func(_ packing.Microbatch, out []device.Value) error {
 		if err := m.addSums(out[0]); err != nil {
 			device.Release(out[1:]...)
 			return err
@@ -70,7 +70,7 @@ func (s *step) updateInParts(ctx context.Context, micros []packing.Microbatch, n
 			grads = out[1:]
 			return nil
 		}
-		sum, err := s.passes.Donate(pass.Program{Kind: pass.Add}, nil, append(grads, out[1:]...))
+		sum, err := s.passes.Donate(passes.Program{Kind: passes.Add}, nil, append(grads, out[1:]...))
 		grads = sum
 		return err
 	})
@@ -80,7 +80,7 @@ func (s *step) updateInParts(ctx context.Context, micros []packing.Microbatch, n
 	if !m.finite() {
 		return ErrDiverged
 	}
-	out, err := s.passes.Donate(pass.Program{Kind: pass.Apply}, []any{numbers}, grads)
+	out, err := s.passes.Donate(passes.Program{Kind: passes.Apply}, []any{numbers}, grads)
 	grads = nil
 	if err != nil {
 		return err
@@ -88,17 +88,16 @@ func (s *step) updateInParts(ctx context.Context, micros []packing.Microbatch, n
 	return m.setNorm(out[0])
 }
 
-// gradient makes the pass over a microbatch of the minibatch that m counts. It
-// returns the measures, and the microbatch's part of the gradient of each trained
-// tensor.
+// gradient makes the pass over a microbatch of the minibatch that m counts. It returns the
+// measures, and the microbatch's part of the gradient of each trained tensor.
 func (s *step) gradient(mb packing.Microbatch, m *meter) ([]device.Value, error) {
-	return s.passes.Call(s.program(pass.Gradient), mb.Shape, s.inputs(mb, m)...)
+	return s.passes.Call(s.program(passes.Gradient), mb.Shape, s.inputs(mb, m)...)
 }
 
-// inputs of a pass over a microbatch of the minibatch that m counts.
+// inputs returns the inputs of the pass over a microbatch of the minibatch that m counts.
 func (s *step) inputs(mb packing.Microbatch, m *meter) []any {
-	if s.objective == pass.Supervised {
-		return feed.Supervised(mb, m.lossTokens)
+	if s.objective == passes.Supervised {
+		return inputs.Supervised(mb, m.lossTokens)
 	}
-	return feed.Policy(mb, loss.Denominator(s.loss, loss.Counts{Tokens: m.lossTokens, Sequences: m.sequences, Groups: m.groups}), feed.ExtrasOf(s.loss))
+	return inputs.Policy(mb, loss.Denominator(s.loss, loss.Counts{Tokens: m.lossTokens, Sequences: m.sequences, Groups: m.groups}), inputs.ExtrasOf(s.loss))
 }

@@ -15,7 +15,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/role"
 	"temper/internal/temporalclient"
-	"temper/trainer/segment"
+	"temper/trainer/weights/sharedmem"
 )
 
 // Place is what every role knows of its surroundings.
@@ -27,7 +27,7 @@ type Place struct {
 	Patience time.Duration
 	// Weights is the memory in which a trainer and the engines of its host share policies;
 	// nil reads all of them from the store.
-	Weights *segment.Host
+	Weights *sharedmem.Segments
 	// Supervisor is the process that started this one and the others of a service; 0 for none.
 	Supervisor int
 }

@@ -14,7 +14,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/decode"
 	"temper/trainer/engine"
-	"temper/trainer/segment"
+	"temper/trainer/weights/sharedmem"
 )
 
 // engineFactory makes the engines of a process, one for each run, and shows what
@@ -30,12 +30,12 @@ type engineFactory struct {
 	capacity int
 	log      *slog.Logger
 	// weights are those that a trainer of this host shares; nil for the store alone.
-	weights *segment.Host
+	weights *sharedmem.Segments
 
 	mu     sync.Mutex
-	open   map[*engine.Engine]*segment.Reader
+	open   map[*engine.Engine]*sharedmem.Reader
 	closed engine.Stats // counts of engines that are gone
-	moved  segment.Moved
+	moved  sharedmem.Moved
 }
 
 // mostSlots bounds what an engine samples at a time. More rollouts than that may live: most
@@ -47,14 +47,14 @@ const mostSlots = 128
 const DefaultRollouts = 1024
 
 func newEngineFactory(store blob.Store, backend string, slots int, log *slog.Logger) *engineFactory {
-	return &engineFactory{store: store, backend: backend, slots: min(slots, mostSlots), log: log, open: map[*engine.Engine]*segment.Reader{}}
+	return &engineFactory{store: store, backend: backend, slots: min(slots, mostSlots), log: log, open: map[*engine.Engine]*sharedmem.Reader{}}
 }
 
 func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 	if r.Config.Rollout.Engine.External() {
 		return externalEngine(f.store, f.backend, r, f.log)
 	}
-	reader := &segment.Reader{Store: f.store, Host: f.weights, Log: f.log}
+	reader := &sharedmem.Reader{Store: f.store, Segments: f.weights, Log: f.log}
 	e, err := engine.New(engine.Config{
 		Model: r.Model, MaxContext: r.Config.EngineContext(), Backend: f.backend, Slots: f.slots, Log: f.log,
 		Capacity: f.capacity, Shards: f.shards(r.Config.EngineContext()),
@@ -90,7 +90,7 @@ func (f *engineFactory) shards(maxContext int) int {
 type countedEngine struct {
 	*engine.Engine
 	factory *engineFactory
-	reader  *segment.Reader
+	reader  *sharedmem.Reader
 }
 
 // Prefetch implements policy.Prefetcher.

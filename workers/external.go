@@ -12,7 +12,7 @@ import (
 	"temper/internal/inference/external"
 	"temper/internal/run"
 	"temper/internal/sampling"
-	"temper/trainer/handoff"
+	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
 )
 
@@ -31,7 +31,7 @@ func externalEngine(store blob.Store, backend string, r *run.Loaded, log *slog.L
 	return external.New(external.Config{
 		Kind: c.Kind, URLs: c.URLs, Command: c.Command, Folder: folder, Key: key, Tolerance: c.Tolerance, Patience: c.Patience,
 		MaxContext: r.Config.EngineContext(), Vocab: r.Model.VocabSize, Log: log,
-		Publisher: handoff.Publisher{Store: store, Backend: backend, Generation: generationOf(r)},
+		Publisher: checkpoint.Exporter{Store: store, Backend: backend, Generation: generationOf(r)},
 	})
 }
 

@@ -23,7 +23,7 @@ import (
 	"temper/sandbox/server"
 	"temper/trainer/device"
 	"temper/trainer/hosts"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
 // HostTokenKey is the variable of the environment with the token that a trainer asks
@@ -122,7 +122,7 @@ func identityOfHost(name, backend string) (hosts.Identity, error) {
 	}
 	return hosts.Identity{
 		Name: name, Build: fmt.Sprintf("temper %s (%s)", buildinfo.Build(), hex.EncodeToString(sum.Sum(nil))[:12]),
-		Backend: backend, Lanes: pass.NumAssistantLanes(backend),
+		Backend: backend, Lanes: passes.NumAssistantLanes(backend),
 	}, nil
 }
 
@@ -221,7 +221,7 @@ func serveHost(ctx context.Context, o HostOptions, v *Vitals) error {
 		return nil
 	})
 	o.Log.Info("host starts", "build", who.Build, "backend", o.Backend, "lanes", who.Lanes, "trainer", o.Trainer)
-	m := &hosts.Member{Identity: who, Token: os.Getenv(HostTokenKey), Log: o.Log, OnJoin: func(rank int) {
+	m := &hosts.Host{Identity: who, Token: os.Getenv(HostTokenKey), Log: o.Log, OnJoin: func(rank int) {
 		state.Store(nil)
 		o.Log.Info("host has joined", "trainer", o.Trainer, "rank", rank)
 	}}
@@ -250,7 +250,7 @@ func serveHost(ctx context.Context, o HostOptions, v *Vitals) error {
 }
 
 // join works for the trainer until one of the two is gone.
-func (o HostOptions) join(ctx context.Context, m *hosts.Member) error {
+func (o HostOptions) join(ctx context.Context, m *hosts.Host) error {
 	network, at := splitAddress(o.Trainer)
 	dialer := &net.Dialer{Timeout: hosts.DefaultPatience}
 	c, err := dialer.DialContext(ctx, network, at)
@@ -291,7 +291,7 @@ func (m hubMetrics) Collect(to chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
-	to <- prometheus.MustNewConstMetric(hostCount, prometheus.GaugeValue, float64(c.Members))
+	to <- prometheus.MustNewConstMetric(hostCount, prometheus.GaugeValue, float64(c.Hosts))
 	counter(hostPasses, c.Passes, "made")
 	counter(hostPasses, c.Redone, "lost")
 	counter(hostBytes, c.Sent, "sent")

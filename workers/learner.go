@@ -21,12 +21,12 @@ import (
 	"temper/internal/series"
 	"temper/sandbox"
 	"temper/trainer"
-	"temper/trainer/budget"
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/hosts"
 	"temper/trainer/model"
+	"temper/trainer/packing"
 )
 
 var _ learner.Learner = (*trainer.Trainer)(nil)
@@ -68,10 +68,10 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 		Backend: f.backend, Mesh: f.mesh, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
 		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss, Entropies: cfg.Tracker.TokenStats > 0,
 		Kernels: kernels.Choice(cfg.Trainer.Kernels), Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
-		Work: budget.WorkOf(cfg), Log: f.log,
+		Work: packing.WorkOf(cfg), Log: f.log,
 	}
 	if f.hub != nil {
-		c.Elsewhere = f.hub.Session(r.Ref.RunID)
+		c.Remote = f.hub.Session(r.Ref.RunID)
 	}
 	limitMemory(&c, cfg.RL.NumMinibatches, memoryLimit(os.DirFS("/")))
 	return trainer.New(c)

@@ -71,7 +71,7 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 		Store: conn.store, New: factory.make, OnLease: factory.noteLease, Now: time.Now, Log: o.Log,
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
 		MadeBy: makerOf("trainer", o.Backend, o.Mesh), Meter: proc.NewMeter(o.Supervisor),
-		Sharing: learner.Sharing{Room: o.Weights.Room},
+		Sharing: learner.Sharing{Memory: o.Weights.ForRun},
 		Graphs:  graphsOf(o.Backend), Work: workOf(ctx, o.Backend, o.Mesh),
 	})
 	defer o.Weights.Close()

@@ -22,7 +22,7 @@ import (
 	"temper/internal/run/modeldir"
 	"temper/internal/runs"
 	"temper/trainer/hf"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // analyzing is what a person asks of an analysis.

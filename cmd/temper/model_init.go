@@ -11,7 +11,7 @@ import (
 	"temper/internal/cli"
 	"temper/trainer/hf"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 func modelInitCommand() *cobra.Command {

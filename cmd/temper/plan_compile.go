@@ -9,7 +9,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/estimate/question"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
 // compiledPlan is a plan beside what the compiler says.
@@ -30,7 +30,7 @@ func compilePlan(out io.Writer, q question.Question, s estimate.Summary, asJSON 
 		number = "bfloat16"
 	}
 	begin := time.Now()
-	m, err := pass.CompileUpdate(pass.Outline{
+	m, err := passes.CompileUpdate(passes.Outline{
 		Backend: q.Compile, Model: r.Model, Mesh: s.Over, Rows: r.Rows, Length: r.Length,
 		Packed: r.Packed, Remat: r.Remat, Compute: number, LogitsChunk: r.LogitsChunk,
 	})

@@ -14,8 +14,8 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
-	"temper/trainer/schedule"
-	"temper/trainer/tensor"
+	"temper/trainer/optimizer"
+	"temper/trainer/weights/tensor"
 )
 
 // Learner is the training state of one policy: weights, optimizer, counters.
@@ -27,9 +27,9 @@ type Learner interface {
 	Import(weights []tensor.Named) error
 	// SFTStep makes one supervised update. The error of one that diverged has the kind
 	// fault.Diverged; it may have a method Save for a report, see divergence.
-	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p schedule.Position) (rl.TrainMetrics, error)
+	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p optimizer.Position) (rl.TrainMetrics, error)
 	// Update makes the policy updates of one step. Errors: those of SFTStep.
-	Update(ctx context.Context, batch rl.Batch, o schedule.Update) (rl.TrainMetrics, error)
+	Update(ctx context.Context, batch rl.Batch, o optimizer.Update) (rl.TrainMetrics, error)
 	// ResetOptimizer forgets the moments.
 	ResetOptimizer() error
 	// KeepReference makes the current policy the reference policy.

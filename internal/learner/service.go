@@ -58,9 +58,9 @@ type Config struct {
 
 // Sharing says how policies are published. The zero value is good.
 type Sharing struct {
-	// Room is memory for the policies of a run that engines of this host read; nil gives
+	// Memory is memory for the policies of a run that engines of this host read; nil gives
 	// none.
-	Room func(run string) checkpoint.Room
+	Memory func(run string) checkpoint.ShardMemory
 	// Published has the policies of runs as they were published first, whose form those
 	// have that are made again; nil for no other place than the store.
 	Published blob.Store

@@ -13,7 +13,7 @@ import (
 	"temper/internal/run"
 	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
-	"temper/trainer/schedule"
+	"temper/trainer/optimizer"
 )
 
 // session is the training state of one run in this process. It can be rebuilt
@@ -89,7 +89,7 @@ func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error)
 		}
 		s.sft = data
 	}
-	return s.learner.SFTStep(ctx, s.sft.batch(n, s.Config.SFT.BatchSize), s.Config.SFT.Optimizer, schedule.Position{Step: n, Total: s.Config.SFT.Steps})
+	return s.learner.SFTStep(ctx, s.sft.batch(n, s.Config.SFT.BatchSize), s.Config.SFT.Optimizer, optimizer.Position{Step: n, Total: s.Config.SFT.Steps})
 }
 
 // rlUpdate applies the stored batch of an RL step. A step without one is left
@@ -123,7 +123,7 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 		return rl.TrainMetrics{}, err
 	}
 	s.recordTokens(ctx, step, batch, cfg.Tracker.TokenStats)
-	return s.learner.Update(ctx, batch, schedule.Update{
+	return s.learner.Update(ctx, batch, optimizer.Update{
 		Optimizer: cfg.RL.Optimizer, Position: s.timetable().position(step), NumMinibatches: cfg.RL.NumMinibatches,
 	})
 }
@@ -279,8 +279,8 @@ func (s *session) publish(ctx context.Context) (run.Policy, error) {
 // formOf is how a policy of a run is published: as the run says, or as it was published first.
 func (h Sharing) formOf(ctx context.Context, r *run.Loaded, version int64) (checkpoint.Form, error) {
 	form := checkpoint.Form{ShardFrom: int64(r.Config.At(int(version)).Checkpoint.ShardPolicies)}
-	if h.Room != nil {
-		form.Room = h.Room(r.Ref.RunID)
+	if h.Memory != nil {
+		form.Memory = h.Memory(r.Ref.RunID)
 	}
 	if h.Published == nil {
 		return form, nil

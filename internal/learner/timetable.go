@@ -6,8 +6,8 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/run"
-	"temper/trainer/budget"
-	"temper/trainer/schedule"
+	"temper/trainer/optimizer"
+	"temper/trainer/packing"
 )
 
 // timetable answers what a run's configuration says of each update. A run's
@@ -59,7 +59,7 @@ func (t timetable) freshMoments(step int) bool {
 // position is the place of a step in its stretch of the learning-rate schedule.
 // A stretch begins at the first step of all and at the first of each stage that
 // asks for it.
-func (t timetable) position(step int) schedule.Position {
+func (t timetable) position(step int) optimizer.Position {
 	begin, end := 1, 0
 	for _, p := range t.stages(step) {
 		if p.FirstStep > 1 && t.cfg.Stages[p.Source()-1].FreshSchedule() {
@@ -70,7 +70,7 @@ func (t timetable) position(step int) schedule.Position {
 		}
 		end = p.FirstStep + p.Steps - 1
 	}
-	return schedule.Position{Step: step - begin + 1, Total: end - begin + 1}
+	return optimizer.Position{Step: step - begin + 1, Total: end - begin + 1}
 }
 
 // reference is the cursor of the reference policy of a step. It is the policy after
@@ -94,13 +94,13 @@ type graphs struct {
 	Loss             config.Loss
 	Temperature      float64
 	MicrobatchTokens int
-	Work             budget.Work
+	Work             packing.Work
 	Entropies        bool
 }
 
 func graphsOf(cfg config.Run) graphs {
 	return graphs{
 		Loss: cfg.RL.Loss, Temperature: cfg.Rollout.Temperature, MicrobatchTokens: cfg.RL.MicrobatchTokens,
-		Work: budget.WorkOf(cfg), Entropies: cfg.Tracker.TokenStats > 0,
+		Work: packing.WorkOf(cfg), Entropies: cfg.Tracker.TokenStats > 0,
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"temper/internal/blob"
 )
 
-// Adopt makes the checkpoint that the manifest src describes one of dstPrefix
-// too, under the same step, and returns its manifest there. Both name the same
-// shards, and either may be pruned; a shard is copied only where a garbage
-// collection that never ends might delete it. It is idempotent; another
-// checkpoint of that step there is blob.ErrExists. Errors: ErrCorrupt,
-// ErrNewer, blob.ErrNotExist when src was pruned or a shard is missing.
+// Adopt makes the checkpoint of the manifest src also a checkpoint of dstPrefix, under the
+// same step, and returns its manifest there. Both manifests name the same shards, and either
+// may be pruned. Adopt copies a shard only when a garbage collection that never ends might
+// delete it. It is idempotent; another checkpoint of that step at dstPrefix is
+// blob.ErrExists. Errors: ErrCorrupt, ErrNewer, blob.ErrNotExist when src was pruned or a
+// shard is missing.
 func Adopt(ctx context.Context, store blob.Store, src blob.Ref, dstPrefix string) (blob.Ref, error) {
 	ref, err := adopt(ctx, store, src, dstPrefix, clock{})
 	if err != nil {
@@ -43,7 +43,7 @@ func adopt(ctx context.Context, store blob.Store, src blob.Ref, dstPrefix string
 	return ref, errors.Join(err, a.withdraw(ctx))
 }
 
-// withdrawn ends the announcement of a manifest that is not written.
+// withdrawn withdraws the announcement of a manifest that will not be written.
 func withdrawn(ctx context.Context, a *announcement, err error) error {
 	if a == nil {
 		return err
@@ -51,7 +51,7 @@ func withdrawn(ctx context.Context, a *announcement, err error) error {
 	return errors.Join(err, a.withdraw(ctx))
 }
 
-// copyShard stores a shard that was moved from another key, unless it is there.
+// copyShard stores a shard that was moved from another key, unless the store has it.
 func copyShard(ctx context.Context, store blob.Store, ref blob.Ref, from string) error {
 	if from == "" {
 		return nil
@@ -71,7 +71,7 @@ func copyShard(ctx context.Context, store blob.Store, ref blob.Ref, from string)
 	return err
 }
 
-// complete reports the first shard that is not there in its full length.
+// complete returns an error for the first shard that is missing or short.
 func (m manifest) complete(ctx context.Context, store blob.Store) error {
 	for _, ref := range m.refs() {
 		info, err := store.Stat(ctx, ref.Key)
@@ -85,7 +85,7 @@ func (m manifest) complete(ctx context.Context, store blob.Store) error {
 	return nil
 }
 
-// putManifestOnce makes m exist under key and returns the Ref of what is there:
+// putManifestOnce writes m under key if absent and returns the Ref of the stored manifest:
 // m, or another manifest of the same checkpoint.
 func putManifestOnce(ctx context.Context, store blob.Store, key string, m manifest) (blob.Ref, error) {
 	data, err := m.encode()

@@ -13,13 +13,13 @@ import (
 
 	"temper/internal/blob"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
-// content writes the bytes of a blob, the same ones each time.
+// content writes the bytes of a blob, always the same.
 type content func(w io.Writer) error
 
-// bytesOf is the content of bytes in memory.
+// bytesOf is a content in memory.
 func bytesOf(data []byte) content {
 	return func(w io.Writer) error {
 		_, err := io.Copy(w, bytes.NewReader(data))
@@ -27,7 +27,7 @@ func bytesOf(data []byte) content {
 	}
 }
 
-// storedContent is the content of another blob.
+// storedContent is the content of a stored blob.
 func storedContent(ctx context.Context, store blob.Store, key string) content {
 	return func(w io.Writer) error {
 		r, err := store.Get(ctx, key)
@@ -40,7 +40,7 @@ func storedContent(ctx context.Context, store blob.Store, key string) content {
 	}
 }
 
-// ref is the Ref that the content has under key.
+// ref returns the Ref of the content under key.
 func (c content) ref(key string) (blob.Ref, error) {
 	sum, n := sha256.New(), &length{}
 	if err := c(io.MultiWriter(sum, n)); err != nil {
@@ -49,7 +49,7 @@ func (c content) ref(key string) (blob.Ref, error) {
 	return blob.Ref{Key: key, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: n.bytes}, nil
 }
 
-// length counts the bytes that are written to it.
+// length is a writer that counts bytes.
 type length struct{ bytes int64 }
 
 func (l *length) Write(p []byte) (int, error) {
@@ -57,8 +57,8 @@ func (l *length) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// put stores the content as it is made. Content that differs from want is an
-// error; no manifest names that blob.
+// put streams the content into the store. Content that differs from want is an error; no
+// manifest names that blob.
 func (c content) put(ctx context.Context, store blob.Store, want blob.Ref) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
@@ -78,14 +78,14 @@ func (c content) put(ctx context.Context, store blob.Store, want blob.Ref) error
 	return err
 }
 
-// ErrCorrupt means that bytes are no valid checkpoint, policy or safetensors file.
+// ErrCorrupt means that bytes are not a valid checkpoint, policy or safetensors file.
 var ErrCorrupt = fmt.Errorf("checkpoint is corrupt: %w", blob.ErrCorrupt)
 
-// Source gives tensors by name, one at a time: nobody keeps one after asking for
-// the next. It is asked for each tensor more than once and must give the same.
+// Source returns tensors by name, one at a time: the caller drops each one before it asks for
+// the next. It is called several times for a tensor and must return the same values.
 type Source func(name string) (model.Tensor, error)
 
-// SourceOf is a Source of tensors in memory.
+// SourceOf returns a Source of tensors in memory.
 func SourceOf(tensors []model.Tensor) Source {
 	lookup := model.ByName(tensors)
 	return func(name string) (model.Tensor, error) {
@@ -97,8 +97,8 @@ func SourceOf(tensors []model.Tensor) Source {
 	}
 }
 
-// tensorFile is a safetensors file in F32 that is made while it is written, with
-// one tensor in memory at a time. Equal tensors give equal bytes, whatever their order.
+// tensorFile writes a safetensors file in F32 with one tensor in memory at a time. Equal
+// tensors give equal bytes, in any order.
 func tensorFile(specs []model.TensorSpec, source Source) (content, error) {
 	infos := make([]safetensors.Info, len(specs))
 	for i, t := range specs {
@@ -123,8 +123,8 @@ func tensorFile(specs []model.TensorSpec, source Source) (content, error) {
 	}, nil
 }
 
-// readTensors reads a safetensors file of F32, F16 or BF16 tensors and checks it
-// against its Ref. It returns them as float32, sorted by name.
+// readTensors reads a safetensors file of F32, F16 or BF16 tensors and checks it against its
+// Ref. It returns float32 tensors, sorted by name.
 func readTensors(ctx context.Context, store blob.Store, ref blob.Ref) ([]model.Tensor, error) {
 	out, err := readShard(ctx, store, ref, sha256Of(ref))
 	return byName(out), err
@@ -136,7 +136,7 @@ func byName(tensors []model.Tensor) []model.Tensor {
 	return tensors
 }
 
-// fileHeader is the header of a file of weights.
+// fileHeader returns the header of a file of weights.
 func fileHeader(infos []safetensors.Info) (*safetensors.Header, error) {
 	header, err := safetensors.NewHeader(map[string]string{"format": "pt"}, infos)
 	if err != nil {
@@ -145,7 +145,7 @@ func fileHeader(infos []safetensors.Info) (*safetensors.Header, error) {
 	return header, nil
 }
 
-// encodeJSON is v as blob.PutJSON writes it.
+// encodeJSON encodes v as blob.PutJSON does.
 func encodeJSON(v any) ([]byte, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
 	return append(data, '\n'), err

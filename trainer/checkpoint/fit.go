@@ -12,8 +12,8 @@ import (
 	"temper/trainer/model"
 )
 
-// ErrMismatch means that a checkpoint is whole, but that another run,
-// configuration or architecture made it.
+// ErrMismatch means that a checkpoint is whole, but belongs to another run, configuration or
+// architecture.
 var ErrMismatch = fault.Newf(fault.Conflict, "checkpoint does not fit")
 
 // Fits fails for a checkpoint that another run, configuration or architecture
@@ -41,11 +41,11 @@ func (d Description) Fits(want About, network model.Config) error {
 	return nil
 }
 
-// fields is a model's configuration by the keys of config.json.
+// fields returns a model's configuration by the keys of config.json.
 func fields(network model.Config) map[string]any {
 	data, err := json.Marshal(network)
 	if err != nil {
-		panic(err) // numbers, one of them not finite
+		panic(err) // a number is not finite
 	}
 	var out map[string]any
 	if err := json.Unmarshal(data, &out); err != nil {

@@ -10,17 +10,16 @@ import (
 	"temper/internal/blob"
 )
 
-// ErrFenced means that another trainer took the run over: this one must not
-// write for it any more.
+// ErrFenced means that another trainer holds the run: this one must not write to it.
 var ErrFenced = errors.New("another trainer took the run over")
 
-// Head says who may write to a run and what its newest checkpoint is.
+// Head names the process that may write to a run, and the run's newest checkpoint.
 type Head struct {
 	Format int `json:"format"`
-	// Epoch grows with every takeover; the holder of the highest may write.
+	// Epoch grows with every takeover; the process with the highest may write.
 	Epoch  int64  `json:"epoch"`
 	Holder string `json:"holder"`
-	// Step and Manifest are those of the newest checkpoint; zero before the first.
+	// Step and Manifest of the newest checkpoint; zero before the first.
 	Step     int      `json:"step"`
 	Manifest blob.Ref `json:"manifest"`
 }
@@ -44,8 +43,8 @@ func readHead(ctx context.Context, store blob.Store, key string) (Head, blob.Ref
 	return h, ref, nil
 }
 
-// Lease is the right to write to a run, until somebody else takes it. Its
-// methods may be called concurrently.
+// Lease is the right to write to a run, until another process takes it. Its methods may be
+// called concurrently.
 type Lease struct {
 	store  blob.Store
 	key    string
@@ -54,15 +53,14 @@ type Lease struct {
 
 	mu   sync.Mutex
 	head Head
-	ref  blob.Ref // of the head as this holder wrote it
+	ref  blob.Ref // of the head, as this process wrote it
 }
 
-// Acquire takes the lease of the head at key, whoever has it: the new epoch is
-// above that of every holder before. holder must be unique among all processes.
-// It does not wait: whoever is asked to train a run is the one who trains it,
-// and the holder before learns that at its next write. Where there is no head,
-// or one that cannot be read and is replaced, Acquire calls floor, and the new
-// epoch is above its result. Errors: ErrNewer.
+// Acquire takes the lease of the head at key from any holder: the new epoch is above all
+// earlier ones. holder must be unique among all processes. Acquire does not wait: the process
+// that is asked to train a run trains it, and the earlier holder learns that at its next
+// write. When the head is missing or unreadable, Acquire calls floor and takes an epoch above
+// its result. Errors: ErrNewer.
 func Acquire(ctx context.Context, store blob.Store, key, holder string, floor func(context.Context) (int64, error)) (*Lease, error) {
 	for {
 		l, err := acquire(ctx, store, key, holder, floor)
@@ -95,7 +93,7 @@ func acquire(ctx context.Context, store blob.Store, key, holder string, floor fu
 	return l, nil
 }
 
-// swap replaces the head that old describes. The caller holds l.mu or owns l.
+// swap replaces the head at ref old. The caller holds l.mu or owns l.
 func (l *Lease) swap(ctx context.Context, old blob.Ref, h Head) error {
 	data, err := json.MarshalIndent(h, "", "  ")
 	if err != nil {
@@ -109,17 +107,17 @@ func (l *Lease) swap(ctx context.Context, old blob.Ref, h Head) error {
 	return nil
 }
 
-// Epoch is the number of the lease; higher ones came later.
+// Epoch returns the number of the lease; later leases have higher ones.
 func (l *Lease) Epoch() int64 { return l.epoch }
 
-// Head is the head as this holder last wrote it.
+// Head returns the head as this process last wrote it.
 func (l *Lease) Head() Head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.head
 }
 
-// Check fails with ErrFenced when somebody else took the lease.
+// Check returns ErrFenced when another process took the lease.
 func (l *Lease) Check(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +128,7 @@ func (l *Lease) check(ctx context.Context) error {
 	h, ref, err := readHead(ctx, l.store, l.key)
 	switch {
 	case err == nil && h.Epoch == l.epoch && h.Holder == l.holder:
-		l.head, l.ref = h, ref // as it was, unless the answer to a swap was lost
+		l.head, l.ref = h, ref // unchanged, unless the answer to a swap was lost
 		return nil
 	case err == nil:
 		return fmt.Errorf("%s: epoch %d of %s, this is epoch %d of %s: %w", l.store.Locate(l.key), h.Epoch, h.Holder, l.epoch, l.holder, ErrFenced)
@@ -141,7 +139,7 @@ func (l *Lease) check(ctx context.Context) error {
 	}
 }
 
-// Advance moves the head to a checkpoint, never back. Errors: ErrFenced.
+// Advance moves the head forward to a checkpoint. Errors: ErrFenced.
 func (l *Lease) Advance(ctx context.Context, step int, manifest blob.Ref) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,6 +155,6 @@ func (l *Lease) Advance(ctx context.Context, step int, manifest blob.Ref) error 
 		}
 		if err := l.check(ctx); err != nil {
 			return err
-		} // else the answer to an earlier swap was lost, and the head is known now
+		} // else the answer to an earlier swap was lost; the head is known now
 	}
 }

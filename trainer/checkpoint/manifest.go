@@ -16,18 +16,18 @@ import (
 	"temper/trainer/model"
 )
 
-// About says whose state a checkpoint is and where in its run. All of it is a
-// function of the run's configuration and the step.
+// About says which run a checkpoint belongs to, and its place in the run. It is a function of
+// the run's configuration and the step.
 type About struct {
 	Run          string `json:"run"`
 	ConfigSHA256 string `json:"config_sha256"` // of the frozen configuration and the amendments up to the step
-	Seed         uint64 `json:"seed"`          // every draw is a function of it and a path
+	Seed         uint64 `json:"seed"`          // the seed of every draw, with a path
 	// Stage (from 1) and StageStep of the newest update; 0 in supervised training.
 	Stage     int `json:"stage"`
 	StageStep int `json:"stage_step"`
-	// LedgerProblems is how many problems of the stage's order were handed out.
+	// LedgerProblems is the number of problems of the stage's order dealt out.
 	LedgerProblems int `json:"ledger_problems"`
-	// MetricsStep is the newest step whose record belongs to this state.
+	// MetricsStep is the newest step whose record is part of this state.
 	MetricsStep int `json:"metrics_step"`
 }
 
@@ -45,12 +45,12 @@ type manifest struct {
 	Written   written           `json:"written"`
 }
 
-// written says how a manifest came to be. It is no part of the state: two
-// manifests that differ in nothing else describe one checkpoint.
+// written is the origin of a manifest. It is not part of the state: manifests that differ in
+// nothing else describe one checkpoint.
 type written struct {
 	Epoch  int64     `json:"epoch"`
-	Parent *blob.Ref `json:"parent,omitempty"` // what the head named before
-	// Adopted is the manifest of another run that this one repeats.
+	Parent *blob.Ref `json:"parent,omitempty"` // the manifest that the head named before
+	// Adopted is the manifest of another run that this one copies.
 	Adopted *blob.Ref `json:"adopted,omitempty"`
 }
 
@@ -74,10 +74,10 @@ func manifestKey(prefix string, step int) string {
 	return path.Join(Folder(prefix, step), manifestName)
 }
 
-// Folder is where the checkpoint of a step is, below the prefix of all.
+// Folder returns the folder of the checkpoint of a step, below the prefix of all.
 func Folder(prefix string, step int) string { return path.Join(prefix, fmt.Sprintf("step-%06d", step)) }
 
-// stepOf reads the step from a manifest's key.
+// stepOf parses the step from a manifest's key.
 func stepOf(key string) (step int, ok bool) {
 	dir, name := path.Split(key)
 	digits, ok := strings.CutPrefix(path.Base(dir), "step-")
@@ -143,13 +143,13 @@ func (m manifest) sameState(o manifest) bool {
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// places reports whether all shards of o are where m has them.
+// places reports whether m has all shards of o under the same keys.
 func (m manifest) places(o manifest) bool {
 	return !slices.ContainsFunc(o.refs(), func(ref blob.Ref) bool { return !slices.Contains(m.refs(), ref) })
 }
 
-// essence is the manifest without what is no part of the state: how it came to
-// be, and where its shards lie.
+// essence returns the manifest without the parts outside the state: its origin, and the keys
+// of its shards.
 func (m manifest) essence() manifest {
 	shards := map[string][]blob.Ref{}
 	for kind, refs := range m.Shards {
@@ -171,7 +171,7 @@ func (m manifest) refs() []blob.Ref {
 	return out
 }
 
-// Description is what a manifest says, without the tensors.
+// Description is a manifest without the tensors.
 type Description struct {
 	Step     int
 	About    About
@@ -180,11 +180,11 @@ type Description struct {
 	Epoch    int64
 	Size     int64 // bytes of all shards
 	Format   int
-	// Adopted is true for a checkpoint of another run that this one began with.
+	// Adopted is true for a checkpoint of another run from which this one began.
 	Adopted bool
 }
 
-// Describe reads the manifest at ref and none of the shards.
+// Describe reads the manifest at ref, without the shards.
 // Errors: ErrCorrupt, ErrNewer, blob.ErrNotExist.
 func Describe(ctx context.Context, store blob.Store, ref blob.Ref) (Description, error) {
 	m, err := readManifest(ctx, store, ref)

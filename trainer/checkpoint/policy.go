@@ -16,11 +16,11 @@ import (
 	"temper/internal/proc/failpoint"
 	"temper/trainer/hf"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
-// Files of a published policy, named as Hugging Face names them. They are what
-// runs need; `temper run export` adds what other programs need besides.
+// Files of a published policy, with the names of Hugging Face. Runs need these;
+// `temper run export` adds the files for other programs.
 const (
 	fileConfig    = hf.ConfigFile
 	fileWeights   = "model.safetensors"
@@ -28,7 +28,7 @@ const (
 	filePolicy    = "policy.json" // the manifest
 )
 
-// What policy.json says of itself: the weights are one file, or shards by content.
+// Values of policy.json: the weights are one file, or shards by content.
 const (
 	policyFormat       = 1
 	policyFormatShards = 2
@@ -39,33 +39,33 @@ type Policy struct {
 	Model     model.Config
 	Weights   []model.Tensor
 	Tokenizer []byte // tokenizer.json; may be nil
-	// Files describe the model to other programs and have no part in it: any of
-	// DescriptionFiles, by name; may be nil.
+	// Files describe the model to other programs: any of DescriptionFiles, by name; may be
+	// nil. They are not part of the model.
 	Files map[string][]byte
-	// Form is how the policy is published. One that was read has none.
+	// Form to publish the policy in. A policy that was read has the zero Form.
 	Form Form
 }
 
-// Form is how a policy is published. The zero value is one file of weights.
+// Form says how to publish a policy. The zero value is one file of weights.
 type Form struct {
-	// ShardFrom is the size in bytes from which the weights are shards by content,
-	// which policies and checkpoints share; 0 is never.
+	// ShardFrom is the size in bytes from which weights become shards by content, which
+	// policies and checkpoints share; 0 is never.
 	ShardFrom int64
-	// Room takes the shards, for engines of this host; nil for none.
-	Room Room
+	// Memory receives the shards, for engines of this host; nil for none.
+	Memory ShardMemory
 }
 
-// Room is memory that the shards of a policy are published from, and that engines of
-// this host read in the store's place. The store stays the truth: without room, a policy
-// is published all the same.
-type Room interface {
-	// Take returns memory of the given sizes, aligned for float32. keep is called once
-	// the policy is stored, drop where it is not. Both give the memory away.
+// ShardMemory is host memory from which the shards of a policy are published, and which
+// engines of this host read instead of the store. The store stays the truth: without memory
+// the policy is published all the same.
+type ShardMemory interface {
+	// Take returns memory of the given sizes, aligned for float32. The caller calls keep
+	// after it stored the policy, else drop. Both return the memory.
 	Take(sizes []int64) (shards [][]byte, keep func(policy blob.Ref, sums []string), drop func(), err error)
 }
 
-// DescriptionFiles are the files of a model directory that a policy takes along
-// as they are: those with the chat template.
+// DescriptionFiles returns the files of a model directory that a policy keeps unchanged:
+// those with the chat template.
 func DescriptionFiles() []string {
 	return []string{hf.TokenizerConfigFile, hf.TemplateFile}
 }
@@ -76,12 +76,12 @@ type policyManifest struct {
 	Files  map[string]blob.Ref `json:"files"`
 }
 
-// PublishFrom stores a policy as a folder in Hugging Face layout and returns the
-// Ref of its manifest. It asks weights for each tensor of the model in turn,
-// twice, and holds one at a time; p has no Weights. Publishing the same policy
-// again is a no-op. Another policy under the same prefix is blob.ErrExists, and
-// the stored one stays. In shards, it holds a few of those at a time, and stores the ones
-// that the store does not have. A policy that is there keeps the form that it has.
+// PublishFrom stores a policy as a folder in Hugging Face layout and returns the Ref of its
+// manifest. It asks weights for each tensor of the model in turn, twice, and holds one at a
+// time; p has no Weights. Publishing the same policy again is a no-op. Another policy under
+// the same prefix is blob.ErrExists, and the stored one stays. With shards it holds a few
+// of them at a time, and stores only those that the store lacks. A stored policy keeps its
+// form.
 func PublishFrom(ctx context.Context, store blob.Store, prefix string, p Policy, weights Source) (blob.Ref, error) {
 	sharded, err := inShards(ctx, store, prefix, p)
 	var ref blob.Ref
@@ -117,7 +117,7 @@ func publish(ctx context.Context, store blob.Store, prefix string, p Policy, wei
 	return putPolicy(ctx, store, prefix, m, files)
 }
 
-// manifestOf names files.
+// manifestOf builds the manifest of files.
 func manifestOf(format int, prefix string, files map[string]content) (policyManifest, error) {
 	m := policyManifest{Format: format, Files: map[string]blob.Ref{}}
 	var err error
@@ -129,8 +129,8 @@ func manifestOf(format int, prefix string, files map[string]content) (policyMani
 	return m, nil
 }
 
-// storedPolicy returns the Ref of m where it is stored; zero where no policy is. Another
-// one is blob.ErrExists. A complete policy must not be overwritten, so this comes first.
+// storedPolicy returns the Ref of m if it is stored, zero if no policy is. Another policy is
+// blob.ErrExists. It is called first, so that a complete policy is never overwritten.
 func storedPolicy(ctx context.Context, store blob.Store, prefix string, m policyManifest) (blob.Ref, error) {
 	key := path.Join(prefix, filePolicy)
 	same, ref, err := holds(ctx, store, key, m)
@@ -143,7 +143,7 @@ func storedPolicy(ctx context.Context, store blob.Store, prefix string, m policy
 	return ref, err
 }
 
-// putPolicy stores files, and then the manifest that names them.
+// putPolicy stores files, then the manifest that names them.
 func putPolicy(ctx context.Context, store blob.Store, prefix string, m policyManifest, files map[string]content) (blob.Ref, error) {
 	for name, file := range files {
 		if err := file.put(ctx, store, m.Files[name]); err != nil {
@@ -154,7 +154,7 @@ func putPolicy(ctx context.Context, store blob.Store, prefix string, m policyMan
 	return putManifest(ctx, store, path.Join(prefix, filePolicy), m)
 }
 
-// policyFiles are the files of a policy but its weights and its manifest.
+// policyFiles returns the files of a policy without its weights and its manifest.
 func policyFiles(p Policy) (map[string]content, error) {
 	config, err := model.EncodeConfig(p.Model, hf.TorchName(safetensors.F32))
 	if err != nil {
@@ -173,10 +173,9 @@ func policyFiles(p Policy) (map[string]content, error) {
 	return files, nil
 }
 
-// CopyPolicy stores the published policy whose manifest is at src under another
-// prefix, byte for byte and without holding it in memory, and returns the Ref of
-// its manifest there. Shards stay where they are, and both policies name them. It is
-// idempotent; another policy there is blob.ErrExists.
+// CopyPolicy copies the published policy of the manifest at src to another prefix, byte for
+// byte and without holding it in memory, and returns the Ref of its manifest there. Both
+// policies name the same shards. It is idempotent; another policy there is blob.ErrExists.
 func CopyPolicy(ctx context.Context, store blob.Store, src blob.Ref, prefix string) (blob.Ref, error) {
 	ref, err := copyPolicy(ctx, store, src, prefix)
 	if err != nil {
@@ -210,14 +209,14 @@ func copyPolicy(ctx context.Context, store blob.Store, src blob.Ref, prefix stri
 	return putManifest(ctx, store, key, m)
 }
 
-// DropPolicy deletes the manifest of the policy under the prefix, so that what is
-// left of it is no policy. Its files are the caller's to delete, and then its shards, see
-// Release. One that is not there is no error.
+// DropPolicy deletes the manifest of the policy under the prefix; the remaining files are no
+// policy. The caller deletes them, and then the shards by Release. A missing policy is not
+// an error.
 func DropPolicy(ctx context.Context, store blob.Store, prefix string) error {
 	return store.Delete(ctx, path.Join(prefix, filePolicy))
 }
 
-// LoadWeights reads the published policy whose manifest is at ref.
+// LoadWeights reads the published policy of the manifest at ref.
 func LoadWeights(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, error) {
 	p, err := loadPolicy(ctx, store, ref, true)
 	if err != nil {
@@ -300,7 +299,7 @@ func readWeights(ctx context.Context, store blob.Store, m policyManifest) ([]mod
 	return byName(slices.Concat(parts...)), err
 }
 
-// readFiles reads the description files that a policy has.
+// readFiles reads the description files of a policy.
 func readFiles(ctx context.Context, store blob.Store, m policyManifest) (map[string][]byte, error) {
 	var files map[string][]byte
 	for _, name := range DescriptionFiles() {
@@ -320,7 +319,7 @@ func readFiles(ctx context.Context, store blob.Store, m policyManifest) (map[str
 	return files, nil
 }
 
-// putManifest stores v under key unless something else is there.
+// putManifest stores v under key unless another object is there.
 func putManifest(ctx context.Context, store blob.Store, key string, v any) (blob.Ref, error) {
 	ref, err := blob.PutJSON(ctx, store, key, v, blob.IfAbsent)
 	if !errors.Is(err, blob.ErrExists) {
@@ -336,7 +335,7 @@ func putManifest(ctx context.Context, store blob.Store, key string, v any) (blob
 	return ref, nil
 }
 
-// holds reports whether key holds v as PutJSON writes it.
+// holds reports whether the object at key is v as PutJSON writes it.
 func holds(ctx context.Context, store blob.Store, key string, v any) (bool, blob.Ref, error) {
 	stored, err := blob.ReadKey(ctx, store, key)
 	if err != nil {

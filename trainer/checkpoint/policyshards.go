@@ -10,12 +10,12 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/proc/failpoint"
-	"temper/trainer/hostmem"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/safetensors"
 )
 
-// inShards decides how a policy is stored: as it is, or where it is not, as its form says.
+// inShards decides the form of a policy: the form of the stored one, else p.Form.
 func inShards(ctx context.Context, store blob.Store, prefix string, p Policy) (bool, error) {
 	sharded, ok, err := StoredInShards(ctx, store, prefix)
 	if err != nil || ok {
@@ -24,8 +24,8 @@ func inShards(ctx context.Context, store blob.Store, prefix string, p Policy) (b
 	return p.Form.ShardFrom > 0 && 4*int64(p.Model.NumParameters()) >= p.Form.ShardFrom, nil
 }
 
-// StoredInShards reports whether the weights of the policy under the prefix are shards; ok
-// is false where no policy can be read.
+// StoredInShards reports whether the weights of the policy under the prefix are shards; ok is
+// false when it cannot read a policy.
 func StoredInShards(ctx context.Context, store blob.Store, prefix string) (sharded, ok bool, err error) {
 	var m struct {
 		Format int `json:"format"`
@@ -45,7 +45,7 @@ type shardPublication struct {
 	store   blob.Store
 	source  Source
 	headers []*safetensors.Header
-	room    [][]byte // for the whole shards; nil for none
+	memory  [][]byte // of the whole shards; nil for none
 	list    shardList
 }
 
@@ -54,11 +54,11 @@ func publishShards(ctx context.Context, store blob.Store, prefix string, p Polic
 	if err != nil {
 		return blob.Ref{}, err
 	}
-	if p.Form.Room != nil {
+	if p.Form.Memory != nil {
 		var keep func(blob.Ref, []string)
 		var drop func()
-		if s.room, keep, drop, err = p.Form.Room.Take(s.sizes()); err != nil {
-			s.room = nil // whoever has the room says why
+		if s.memory, keep, drop, err = p.Form.Memory.Take(s.sizes()); err != nil {
+			s.memory = nil // ShardMemory logs the reason
 		} else {
 			defer func() {
 				if err != nil {
@@ -75,7 +75,7 @@ func publishShards(ctx context.Context, store blob.Store, prefix string, p Polic
 	return s.publish(ctx, prefix, p)
 }
 
-// newShardPublication cuts the tensors as checkpoints do.
+// newShardPublication cuts the tensors into the same shards as checkpoints do.
 func newShardPublication(store blob.Store, specs []model.TensorSpec, source Source) (*shardPublication, error) {
 	s := &shardPublication{store: store, source: source, list: shardList{Format: shardListFormat, CRC64NVME: map[string]string{}}}
 	for _, group := range split(specs, maxShard, func(t model.TensorSpec) int { return 4 * t.Size() }) {
@@ -100,7 +100,7 @@ func (s *shardPublication) sizes() []int64 {
 	return out
 }
 
-// sums are the SHA-256 of the shards.
+// sums returns the SHA-256 of the shards.
 func (s *shardPublication) sums() []string {
 	out := make([]string, len(s.list.Shards))
 	for i, ref := range s.list.Shards {
@@ -109,7 +109,7 @@ func (s *shardPublication) sums() []string {
 	return out
 }
 
-// seal hashes the shards beside each other, while the next ones are fetched.
+// seal hashes the shards in parallel, while it fetches the next ones.
 func (s *shardPublication) seal(ctx context.Context) error {
 	s.list.Shards = make([]blob.Ref, len(s.headers))
 	crcs := make([]string, len(s.headers))
@@ -135,14 +135,14 @@ func (s *shardPublication) seal(ctx context.Context) error {
 	return nil
 }
 
-// fetch makes a shard, in the room if there is one.
+// fetch makes a shard, in the shared memory if there is some.
 func (s *shardPublication) fetch(i int) (*shard, error) {
 	h := s.headers[i]
 	start := h.Start()
 	sh := &shard{size: h.FileSize(), parts: [][]byte{start}}
-	if s.room != nil {
-		copy(s.room[i], start)
-		sh.parts = [][]byte{s.room[i]}
+	if s.memory != nil {
+		copy(s.memory[i], start)
+		sh.parts = [][]byte{s.memory[i]}
 	}
 	for _, info := range h.Tensors {
 		t, err := s.source(info.Name)
@@ -153,16 +153,16 @@ func (s *shardPublication) fetch(i int) (*shard, error) {
 		if int64(len(raw)) != info.Size() {
 			return nil, fmt.Errorf("encode safetensors: tensor %s has %d bytes, want %d for shape %v", info.Name, len(raw), info.Size(), info.Shape)
 		}
-		if s.room == nil {
+		if s.memory == nil {
 			sh.parts = append(sh.parts, raw)
 			continue
 		}
-		hostmem.CopyBytes(s.room[i][int64(len(start))+info.Begin:], raw)
+		hostmem.CopyBytes(s.memory[i][int64(len(start))+info.Begin:], raw)
 	}
 	return sh, nil
 }
 
-// publish stores what the store does not have, the list, and then the manifest.
+// publish stores the missing shards, the list, and then the manifest.
 func (s *shardPublication) publish(ctx context.Context, prefix string, p Policy) (blob.Ref, error) {
 	var err error
 	if s.list, err = s.list.asStored(ctx, s.store, prefix); err != nil {
@@ -173,7 +173,7 @@ func (s *shardPublication) publish(ctx context.Context, prefix string, p Policy)
 	}
 	a, m, err := claim(ctx, s.store, prefix, s.list.manifest(), clock{}, func(m manifest, _ map[string]string) error { return s.upload(ctx, m) })
 	if err != nil {
-		return blob.Ref{}, err // the announcement stays: the shards are there for the next attempt
+		return blob.Ref{}, err // the announcement stays: the next attempt finds the shards
 	}
 	s.list.Shards = m.Shards[kindWeights]
 	files, manifest, err := s.files(prefix, p)
@@ -189,7 +189,7 @@ func (s *shardPublication) publish(ctx context.Context, prefix string, p Policy)
 	return ref, a.withdraw(ctx)
 }
 
-// stored returns the Ref of the policy where it is stored already.
+// stored returns the Ref of the policy if it is stored.
 func (s *shardPublication) stored(ctx context.Context, prefix string, p Policy) (blob.Ref, error) {
 	_, m, err := s.files(prefix, p)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *shardPublication) stored(ctx context.Context, prefix string, p Policy) 
 	return storedPolicy(ctx, s.store, prefix, m)
 }
 
-// files are those of the policy, with the list of its shards.
+// files returns the files of the policy, with the list of its shards.
 func (s *shardPublication) files(prefix string, p Policy) (map[string]content, policyManifest, error) {
 	files, err := policyFiles(p)
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *shardPublication) files(prefix string, p Policy) (map[string]content, p
 	return files, m, err
 }
 
-// manifestWith adds a list to the files of a policy, and names all of them.
+// manifestWith adds a list to the files of a policy and builds their manifest.
 func manifestWith(files map[string]content, prefix string, l shardList) (policyManifest, error) {
 	list, err := encodeJSON(l)
 	if err != nil {
@@ -218,7 +218,7 @@ func manifestWith(files map[string]content, prefix string, l shardList) (policyM
 	return manifestOf(policyFormatShards, prefix, files)
 }
 
-// upload stores the shards that are not there.
+// upload stores the missing shards.
 func (s *shardPublication) upload(ctx context.Context, m manifest) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -239,18 +239,18 @@ func (s *shardPublication) upload(ctx context.Context, m manifest) error {
 	return g.Wait()
 }
 
-// shardAgain has the content of a shard that was sealed before.
+// shardAgain returns the content of a shard that was sealed before.
 func (s *shardPublication) shardAgain(i int, ref blob.Ref) (*shard, error) {
-	if s.room == nil {
+	if s.memory == nil {
 		return s.fetch(i)
 	}
-	return &shard{size: ref.Size, parts: [][]byte{s.room[i]}}, nil
+	return &shard{size: ref.Size, parts: [][]byte{s.memory[i]}}, nil
 }
 
-// putShard stores a shard. One that was fetched once more is hashed once more: nothing
-// says that it is what was sealed.
+// putShard stores a shard. It hashes a shard that was fetched again: its bytes could differ
+// from the sealed ones.
 func (s *shardPublication) putShard(ctx context.Context, sh *shard, ref blob.Ref) error {
-	if s.room == nil {
+	if s.memory == nil {
 		if err := sh.seal(ctx); err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (s *shardPublication) putShard(ctx context.Context, sh *shard, ref blob.Ref
 	return nil
 }
 
-// copyShards makes a policy under another prefix that names the shards of one.
+// copyShards writes a policy under another prefix with the shards of a stored policy.
 func copyShards(ctx context.Context, store blob.Store, from policyManifest, prefix string) (blob.Ref, error) {
 	files := map[string]content{}
 	for name, ref := range from.Files {

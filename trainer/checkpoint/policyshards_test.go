@@ -45,9 +45,9 @@ func weightsOf(m model.Config, number float32) []model.Tensor {
 	return out
 }
 
-func publishShards(t *testing.T, s blob.Store, prefix string, m model.Config, weights []model.Tensor, room checkpoint.Room) blob.Ref {
+func publishShards(t *testing.T, s blob.Store, prefix string, m model.Config, weights []model.Tensor, room checkpoint.ShardMemory) blob.Ref {
 	t.Helper()
-	ref, err := publish(t.Context(), s, prefix, checkpoint.Policy{Model: m, Weights: weights, Tokenizer: []byte("{}"), Form: checkpoint.Form{ShardFrom: 1, Room: room}})
+	ref, err := publish(t.Context(), s, prefix, checkpoint.Policy{Model: m, Weights: weights, Tokenizer: []byte("{}"), Form: checkpoint.Form{ShardFrom: 1, Memory: room}})
 	if err != nil {
 		t.Fatal(err)
 	}

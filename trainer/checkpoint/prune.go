@@ -10,10 +10,10 @@ import (
 	"temper/internal/blob"
 )
 
-// Prune deletes the checkpoints under the prefix for which keep is false, and
-// then the shards that they named and no checkpoint of any run below root does.
-// The newest checkpoint always stays, and so do pinned ones; nothing is deleted
-// when a shard of the newest is missing. It may run beside any Save, Adopt or Pin.
+// Prune deletes the checkpoints under the prefix for which keep is false, then their shards
+// that no checkpoint of any run below root names. It keeps the newest checkpoint and pinned
+// ones, and deletes nothing when a shard of the newest is missing. It may run beside any
+// Save, Adopt or Pin.
 func Prune(ctx context.Context, store blob.Store, root, prefix string, keep func(step int) bool) error {
 	p := pruner{store: store, root: root, prefix: prefix}
 	if err := p.prune(ctx, keep); err != nil {
@@ -70,11 +70,11 @@ func (p pruner) prune(ctx context.Context, keep func(step int) bool) error {
 	return err
 }
 
-// spare removes from dropped the shards that a remaining checkpoint names.
+// spare removes the shards of a remaining checkpoint from dropped.
 func (p pruner) spare(ctx context.Context, e Entry, dropped map[string]int64) error {
 	m, err := readManifest(ctx, p.store, e.Ref)
 	if errors.Is(err, blob.ErrNotExist) || errors.Is(err, ErrCorrupt) || errors.Is(err, blob.ErrCorrupt) {
-		return nil // dropped, or for the collection to judge
+		return nil // dropped, or left to the collection
 	}
 	for _, ref := range m.refs() {
 		delete(dropped, ref.Key)
@@ -82,17 +82,16 @@ func (p pruner) spare(ctx context.Context, e Entry, dropped map[string]int64) er
 	return err
 }
 
-// drop deletes a manifest and adds the keys of its shards to dropped. A pin that
-// came meanwhile wins.
+// drop deletes a manifest and adds the keys of its shards to dropped. A concurrent pin wins.
 func (p pruner) drop(ctx context.Context, e Entry, dropped map[string]int64) error {
 	m, err := readManifest(ctx, p.store, e.Ref)
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil
 	}
-	if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged one names nothing
+	if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged manifest names no shards
 		return err
 	}
-	// A pin may put it back, and then no collection may have missed it.
+	// A pin may put the manifest back; then every collection must have seen its shards.
 	a, err := announce(ctx, p.store, p.prefix, m, p.clock)
 	if err != nil {
 		return err
@@ -111,22 +110,22 @@ func (p pruner) drop(ctx context.Context, e Entry, dropped map[string]int64) err
 			dropped[ref.Key] = ref.Size
 		}
 		err = nil
-	case m.Format > 0: // pinned, or nobody says that it is not
+	case m.Format > 0: // pinned, or not known to be unpinned
 		err = errors.Join(err, p.putBack(context.WithoutCancel(ctx), e, m))
 	}
 	return errors.Join(err, a.withdraw(ctx))
 }
 
-// putBack stores a manifest that was deleted.
+// putBack stores a deleted manifest again.
 func (p pruner) putBack(ctx context.Context, e Entry, m manifest) error {
 	err := m.complete(ctx, p.store)
-	if err == nil { // else another prune was faster
+	if err == nil { // another prune deleted it first
 		_, err = putManifestOnce(ctx, p.store, e.Ref.Key, m)
 	}
 	return err
 }
 
-// Pinned says why a checkpoint is kept until it is unpinned.
+// Pinned is a pin: why a checkpoint is kept until Unpin.
 type Pinned struct {
 	Step   int    `json:"step"`
 	Reason string `json:"reason,omitempty"`
@@ -136,8 +135,8 @@ func pinKey(prefix string, step int) string {
 	return path.Join(prefix, "pins", fmt.Sprintf("%06d.json", step))
 }
 
-// Pin keeps the checkpoint of a step under the prefix until Unpin. Repeating it
-// changes the reason. Errors: blob.ErrNotExist.
+// Pin keeps the checkpoint of a step under the prefix until Unpin. A second Pin replaces the
+// reason. Errors: blob.ErrNotExist.
 func Pin(ctx context.Context, store blob.Store, prefix string, step int, reason string) error {
 	entries, err := List(ctx, store, prefix)
 	if err != nil {
@@ -157,7 +156,7 @@ func Pin(ctx context.Context, store blob.Store, prefix string, step int, reason 
 	return nil
 }
 
-// pin writes the pin, and then the manifest if a prune deleted it first.
+// pin writes the pin, then the manifest if a prune deleted it first.
 func pin(ctx context.Context, store blob.Store, prefix string, m manifest, reason string, c clock) error {
 	a, err := announce(ctx, store, prefix, m, c)
 	if err != nil {
@@ -176,13 +175,12 @@ func pin(ctx context.Context, store blob.Store, prefix string, m manifest, reaso
 	if len(lost) == 0 {
 		_, err = putManifestOnce(ctx, store, manifestKey(prefix, m.Step), m)
 	} else if _, err = store.Stat(ctx, manifestKey(prefix, m.Step)); errors.Is(err, blob.ErrNotExist) {
-		err = errors.Join(err, store.Delete(ctx, pinKey(prefix, m.Step))) // pruned, and its shards may go
+		err = errors.Join(err, store.Delete(ctx, pinKey(prefix, m.Step))) // the checkpoint was pruned, and its shards may be deleted
 	}
 	return errors.Join(err, a.withdraw(ctx))
 }
 
-// Unpin lets the next prune delete the checkpoint of a step. It is no error if
-// nothing pins that step.
+// Unpin lets the next prune delete the checkpoint of a step. A missing pin is not an error.
 func Unpin(ctx context.Context, store blob.Store, prefix string, step int) error {
 	return store.Delete(ctx, pinKey(prefix, step))
 }

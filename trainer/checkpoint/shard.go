@@ -14,30 +14,30 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/object"
-	"temper/trainer/hostmem"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/hostmem"
+	"temper/trainer/weights/safetensors"
 )
 
 const (
-	// casRoot is the folder of all shards of all runs, by content.
+	// casRoot is the folder of the shards of all runs, by content.
 	casRoot     = "cas"
 	shardSuffix = ".safetensors"
-	// maxShard bounds the values of a shard in bytes; a larger tensor has its own.
-	// Shards are what runs in parallel and what two checkpoints share.
+	// maxShard bounds the values of a shard, in bytes; a larger tensor has a shard alone.
+	// Shards are read and written in parallel, and shared by checkpoints.
 	maxShard = 64 << 20
-	// parallel is the number of shards read or written at a time. Each holds a
-	// connection or a file and no memory of its own.
+	// parallel is the number of shards read or written at a time. Each holds a connection or
+	// a file, and no memory.
 	parallel = 4
-	// piece is read and hashed at a time, so that the hash finds it in the cache.
+	// piece is the number of bytes read and hashed at a time; it fits the cache.
 	piece = 256 << 10
 )
 
-// shardKey is the key of a shard by its content.
+// shardKey returns the key of a shard by the SHA-256 of its content.
 func shardKey(sha string) string { return path.Join(casRoot, sha[:2], sha+shardSuffix) }
 
-// shard is a safetensors file in F32 over tensors that stay where they are.
-// Equal tensors give equal bytes, whatever their order.
+// shard is a safetensors file in F32 over tensors in place. Equal tensors give equal bytes,
+// in any order.
 type shard struct {
 	parts [][]byte // the header, then the values of each tensor
 	size  int64
@@ -85,14 +85,13 @@ func (s *shard) seal(ctx context.Context) error {
 	return nil
 }
 
-// put stores the sealed shard without hashing it again where the store allows
-// it: nobody writes to its tensors after seal, and readShard checks every byte.
+// put stores the sealed shard, without hashing it again if the store allows that: its tensors
+// do not change after seal, and readShard checks every byte.
 func (s *shard) put(ctx context.Context, store blob.Store) error {
 	return blob.PutHashed(ctx, store, s.ref, &reader{shard: s})
 }
 
-// reader reads a shard. It can seek, so that a driver may send it twice and
-// learn its length beforehand.
+// reader reads a shard. It can seek, so that a driver can learn its length and send it twice.
 type reader struct {
 	*shard
 	at int64
@@ -117,7 +116,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// WriteTo implements io.WriterTo: the rest goes out from the tensors' own memory.
+// WriteTo implements io.WriterTo: it writes the rest from the tensors' own memory.
 func (r *reader) WriteTo(w io.Writer) (written int64, err error) {
 	offset := r.at
 	for _, part := range r.parts {
@@ -158,14 +157,14 @@ func (r *reader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// digest is how a shard is checked: by a sum over all of its bytes.
+// digest is a checksum of a shard with its wanted value.
 type digest struct {
 	hash.Hash
 	name, want string
 	text       func(hash.Hash) string
 }
 
-// digestOf is the cheapest check that a manifest allows for a shard.
+// digestOf returns the cheapest checksum that a manifest has for a shard.
 func (m manifest) digestOf(ref blob.Ref) digest {
 	if crc := m.CRC64NVME[ref.SHA256]; crc != "" {
 		sum := object.NewChecksum()
@@ -174,12 +173,12 @@ func (m manifest) digestOf(ref blob.Ref) digest {
 	return sha256Of(ref)
 }
 
-// sha256Of is the check by the shard's name.
+// sha256Of returns the SHA-256 of the shard's name as a digest.
 func sha256Of(ref blob.Ref) digest {
 	return digest{Hash: sha256.New(), name: "sha256", want: ref.SHA256, text: func(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }}
 }
 
-// check compares the sum of what was written with the wanted one.
+// check compares the sum of the written bytes with the wanted one.
 func (d digest) check() error {
 	if got := d.text(d.Hash); got != d.want {
 		return fmt.Errorf("%s %.12s, want %.12s: %w", d.name, got, d.want, ErrCorrupt)
@@ -187,14 +186,14 @@ func (d digest) check() error {
 	return nil
 }
 
-// readShard reads a shard and checks every byte of it by the sum.
+// readShard reads a shard and checks every byte by the sum.
 // Errors: ErrCorrupt, blob.ErrNotExist.
 func readShard(ctx context.Context, store blob.Store, ref blob.Ref, sum digest) ([]model.Tensor, error) {
 	info, err := store.Stat(ctx, ref.Key)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size != ref.Size { // memory is taken for what the store has, not for what somebody says of it
+	if info.Size != ref.Size { // trust the store's size, not the manifest's, before allocating
 		return nil, fmt.Errorf("%s: %d bytes, want %d: %w", ref.Key, info.Size, ref.Size, ErrCorrupt)
 	}
 	rc, err := store.Get(ctx, ref.Key)
@@ -213,14 +212,14 @@ func readShard(ctx context.Context, store blob.Store, ref blob.Ref, sum digest) 
 	return tensors, nil
 }
 
-// hashed reads a file once and hashes what it reads.
+// hashed reads a file once and hashes its bytes.
 type hashed struct {
 	ctx context.Context //nolint:containedctx // of one readShard
 	r   io.Reader
 	sum hash.Hash
 }
 
-// fill reads len(p) bytes. A file that ends earlier is corrupt.
+// fill reads len(p) bytes. A shorter file is corrupt.
 func (h *hashed) fill(p []byte) error {
 	for len(p) > 0 {
 		if err := h.ctx.Err(); err != nil {
@@ -240,7 +239,7 @@ func (h *hashed) fill(p []byte) error {
 	return nil
 }
 
-// header reads what is before the tensors and returns a file without them.
+// header reads the bytes before the tensors and returns a file without values.
 func (h *hashed) header(ref blob.Ref) (*safetensors.File, error) {
 	raw := make([]byte, 8)
 	if err := h.fill(raw); err != nil {
@@ -267,7 +266,7 @@ func (h *hashed) tensors(ref blob.Ref) ([]model.Tensor, error) {
 		return nil, err
 	}
 	out := make([]model.Tensor, len(file.Tensors))
-	for i, t := range file.Tensors { // in the order of their bytes, which tile the file
+	for i, t := range file.Tensors { // in file order; the tensors fill the file without gaps
 		out[i] = model.Tensor{Name: t.Name, Shape: t.Shape}
 		if t.DType == safetensors.F32 {
 			out[i].Data = hostmem.Floats(int(t.Size() / 4))
@@ -290,7 +289,7 @@ func (h *hashed) tensors(ref blob.Ref) ([]model.Tensor, error) {
 	return out, nil
 }
 
-// split cuts a list into runs of at most limit bytes. What is larger is alone.
+// split cuts a list into runs of at most limit bytes. A larger element is a run alone.
 func split[T any](list []T, limit int, size func(T) int) [][]T {
 	var out [][]T
 	sum := 0

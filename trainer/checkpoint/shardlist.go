@@ -12,19 +12,19 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/object"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/safetensors"
+	"temper/trainer/weights/tensor"
 )
 
-// The weights of a large policy are shards by content, cut as those of a checkpoint are:
-// what did not change since the last policy, and what a checkpoint has stored, is not
-// stored again. They are found and collected by the same rules: shards.json lies beside
-// policy.json, and whoever lists a run finds it.
+// The weights of a large policy are shards by content, cut like those of a checkpoint, so
+// that shards that did not change, or that a checkpoint has stored, are not stored again. The
+// same rules collect them: shards.json lies beside policy.json, where a listing of the run
+// finds it.
 
 // fileShards names the shards of a policy.
 const fileShards = "shards.json"
 
-// shardListFormat is what shards.json says of itself.
+// shardListFormat is the version of shards.json.
 const shardListFormat = 1
 
 // shardList is shards.json.
@@ -41,12 +41,12 @@ type Shard struct {
 	CRC64NVME string
 }
 
-// manifest is a list as the protocol of collections takes it.
+// manifest returns the list as a manifest, the form that collections read.
 func (l shardList) manifest() manifest {
 	return manifest{Format: manifestFormat, Shards: map[string][]blob.Ref{kindWeights: slices.Clone(l.Shards)}, CRC64NVME: l.CRC64NVME}
 }
 
-// sameBytes reports whether two lists name the same bytes, wherever those lie.
+// sameBytes reports whether two lists name the same bytes, under any keys.
 func (l shardList) sameBytes(o shardList) bool {
 	return slices.EqualFunc(l.Shards, o.Shards, func(a, b blob.Ref) bool { return a.SHA256 == b.SHA256 && a.Size == b.Size })
 }
@@ -76,8 +76,8 @@ func readList(ctx context.Context, store blob.Store, ref blob.Ref) (shardList, e
 	return decodeShardList(ref.Key, data)
 }
 
-// asStored is the list in a policy's folder where that names the same bytes: an attempt
-// that died may have had to move shards.
+// asStored returns the list in a policy's folder if it names the same bytes: a dead attempt
+// may have moved shards.
 func (l shardList) asStored(ctx context.Context, store blob.Store, prefix string) (shardList, error) {
 	key := path.Join(prefix, fileShards)
 	data, err := blob.ReadKey(ctx, store, key)
@@ -103,8 +103,8 @@ func readShardList(ctx context.Context, store blob.Store, ref blob.Ref) ([]Shard
 	return out, err
 }
 
-// PolicyShards are the shards of the policy whose manifest is at ref; none for one that
-// has its weights in a file.
+// PolicyShards returns the shards of the policy of the manifest at ref; nil for a policy with
+// its weights in a file.
 func PolicyShards(ctx context.Context, store blob.Store, ref blob.Ref) ([]Shard, error) {
 	m, err := readPolicyManifest(ctx, store, ref)
 	if err != nil || m.Format == policyFormat {
@@ -113,8 +113,8 @@ func PolicyShards(ctx context.Context, store blob.Store, ref blob.Ref) ([]Shard,
 	return readShardList(ctx, store, m.Files[fileShards])
 }
 
-// FolderShards are the shards that the folder of a policy names, whole or not; none where
-// it names none that can be read.
+// FolderShards returns the shards that the folder of a policy names, complete or not; nil
+// when it has no readable list.
 func FolderShards(ctx context.Context, store blob.Store, prefix string) ([]blob.Ref, error) {
 	key := path.Join(prefix, fileShards)
 	data, err := blob.ReadKey(ctx, store, key)
@@ -131,8 +131,7 @@ func FolderShards(ctx context.Context, store blob.Store, prefix string) ([]blob.
 	return l.Shards, err
 }
 
-// Release deletes those of the shards that nothing below root names any more. It may run
-// beside anything.
+// Release deletes the shards that no manifest below root names. It may run beside anything.
 func Release(ctx context.Context, store blob.Store, root string, shards []blob.Ref) error {
 	only := map[string]int64{}
 	for _, ref := range shards {
@@ -148,8 +147,8 @@ func Release(ctx context.Context, store blob.Store, root string, shards []blob.R
 	return nil
 }
 
-// Read reads a shard from a store and checks every byte. What does not match is read once
-// more: it may have been damaged on the way. Errors: ErrCorrupt, blob.ErrNotExist, each in
+// Read reads a shard from a store and checks every byte. It reads a shard with a wrong sum
+// once more, in case the transfer damaged it. Errors: ErrCorrupt, blob.ErrNotExist, each in
 // a blob.RefError.
 func (s Shard) Read(ctx context.Context, store blob.Store) ([]model.Tensor, error) {
 	out, err := readShard(ctx, store, s.Ref, s.digest())
@@ -163,8 +162,8 @@ func (s Shard) digest() digest {
 	return manifest{CRC64NVME: map[string]string{s.SHA256: s.CRC64NVME}}.digestOf(s.Ref)
 }
 
-// View finds the tensors of a shard in memory that holds its bytes. With trusted it does
-// not check the sum. Errors: ErrCorrupt.
+// View returns the tensors of a shard over its bytes in memory. With trusted it does not
+// check the sum. Errors: ErrCorrupt.
 func (s Shard) View(ctx context.Context, data []byte, trusted bool) ([]tensor.Stored, error) {
 	if int64(len(data)) != s.Size {
 		return nil, fmt.Errorf("%s: %d bytes, want %d: %w", s.Key, len(data), s.Size, ErrCorrupt)

@@ -15,7 +15,7 @@ import (
 	"temper/trainer/model"
 )
 
-// State is the full state of training, on the host.
+// State is the full state of training, in host memory.
 type State struct {
 	About    About
 	Counters Counters
@@ -25,7 +25,7 @@ type State struct {
 	FirstMoments, SecondMoments []model.Tensor
 }
 
-// Counters are the numbers that the next update depends on.
+// Counters are the numbers on which the next update depends.
 type Counters struct {
 	// Updates since the moments were last zero; AdamW's bias correction needs it.
 	Updates int64 `json:"updates"`
@@ -51,28 +51,26 @@ func (s *State) Size() int64 {
 	return n
 }
 
-// SaveOptions change how a checkpoint is written. The zero value is good.
+// SaveOptions change how a checkpoint is written. The zero value has the defaults.
 type SaveOptions struct {
-	// Lease, when given, must be held when the manifest is written; the head then
-	// moves to the checkpoint.
+	// Lease, when given, must be held when the manifest is written; then the head moves to
+	// the checkpoint.
 	Lease *Lease
-	// Repair writes every shard anew, also those that are there: one of them is
-	// damaged.
+	// Repair writes every shard again, also a stored one that may be damaged.
 	Repair bool
 
 	clock clock
 }
 
-// Save stores the state as the checkpoint of a step and returns the Ref of its
-// manifest. Saving the same state again is a no-op; another state for a step
-// that has a checkpoint is blob.ErrExists, and the stored one stays. A manifest
-// that cannot be read is no checkpoint and is replaced.
+// Save stores the state as the checkpoint of a step and returns the Ref of its manifest.
+// Saving the same state again is a no-op; another state for a step that has a checkpoint is
+// blob.ErrExists, and the stored one stays. Save replaces a manifest that cannot be read.
 func Save(ctx context.Context, store blob.Store, prefix string, step int, state State) (blob.Ref, error) {
 	return SaveWith(ctx, store, prefix, step, state, SaveOptions{})
 }
 
-// SaveWith is Save with options. Shards are hashed and stored in parallel, from
-// the state's own memory. Errors: those of Save, ErrFenced.
+// SaveWith is Save with options. It hashes and stores shards in parallel, from the state's
+// own memory. Errors: those of Save, ErrFenced.
 func SaveWith(ctx context.Context, store blob.Store, prefix string, step int, state State, o SaveOptions) (blob.Ref, error) {
 	s := saver{store: store, prefix: prefix, o: o}
 	ref, err := s.save(ctx, step, state)
@@ -89,8 +87,8 @@ type saver struct {
 	shards []*shard
 }
 
-// orFenced says that the lease is lost where that explains the error: who has it now may
-// have stored another checkpoint of the step.
+// orFenced returns ErrFenced when the lease is lost: its new holder may have stored another
+// checkpoint of the step.
 func (s *saver) orFenced(ctx context.Context, err error) error {
 	if s.o.Lease == nil || !errors.Is(err, blob.ErrExists) && !errors.Is(err, blob.ErrConflict) {
 		return err
@@ -125,7 +123,7 @@ func (s *saver) save(ctx context.Context, step int, state State) (blob.Ref, erro
 		return err
 	})
 	if err != nil {
-		return blob.Ref{}, err // the announcement stays: the shards are there for the next attempt
+		return blob.Ref{}, err // the announcement stays: the next attempt finds the shards
 	}
 	ref := old
 	failpoint.Hit("checkpoint/before-manifest")
@@ -142,7 +140,7 @@ func (s *saver) save(ctx context.Context, step int, state State) (blob.Ref, erro
 	return ref, a.withdraw(ctx)
 }
 
-// seal hashes all shards and enters them into the manifest.
+// seal hashes all shards and adds them to the manifest.
 func (s *saver) seal(ctx context.Context, state *State, m *manifest) error {
 	byKind := map[string][]*shard{}
 	g, ctx := errgroup.WithContext(ctx)
@@ -171,8 +169,8 @@ func (s *saver) seal(ctx context.Context, state *State, m *manifest) error {
 	return nil
 }
 
-// stored compares what is under key with a manifest. old is zero when nothing
-// is there. Another checkpoint there is blob.ErrExists.
+// stored compares the object under key with a manifest. old is zero for no object. Another
+// checkpoint is blob.ErrExists.
 func (s *saver) stored(ctx context.Context, key string, m manifest) (old blob.Ref, there manifest, same bool, err error) {
 	data, err := blob.ReadKey(ctx, s.store, key)
 	if errors.Is(err, blob.ErrNotExist) {
@@ -193,7 +191,7 @@ func (s *saver) stored(ctx context.Context, key string, m manifest) (old blob.Re
 	}
 }
 
-// place gives the shards of m the keys that they have in another manifest.
+// place gives the shards of m the keys of another manifest.
 func (s *saver) place(m *manifest, there manifest) {
 	known := map[string]string{}
 	for _, ref := range there.refs() {
@@ -211,7 +209,7 @@ func (s *saver) place(m *manifest, there manifest) {
 	s.follow(moved)
 }
 
-// follow gives the shards the keys that they were moved to.
+// follow gives the shards the keys to which they moved.
 func (s *saver) follow(moved map[string]string) {
 	for to, from := range moved {
 		for _, sh := range s.shards {
@@ -222,7 +220,7 @@ func (s *saver) follow(moved map[string]string) {
 	}
 }
 
-// upload stores the shards that are not there, or all of them.
+// upload stores the missing shards, or all of them.
 func (s *saver) upload(ctx context.Context, all bool) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -247,7 +245,7 @@ func (s *saver) upload(ctx context.Context, all bool) error {
 	return g.Wait()
 }
 
-// commit makes the checkpoint exist. old is a damaged manifest that it replaces.
+// commit writes the manifest. old is a damaged manifest to replace.
 func (s *saver) commit(ctx context.Context, key string, old blob.Ref, m manifest) (blob.Ref, error) {
 	if s.o.Lease != nil {
 		if err := s.o.Lease.Check(ctx); err != nil {
@@ -259,7 +257,7 @@ func (s *saver) commit(ctx context.Context, key string, old blob.Ref, m manifest
 		}
 	}
 	if old.IsZero() {
-		return putManifestOnce(ctx, s.store, key, m) // another trainer may be faster
+		return putManifestOnce(ctx, s.store, key, m) // another trainer may write first
 	}
 	data, err := m.encode()
 	if err != nil {
@@ -275,7 +273,7 @@ func (s *saver) advance(ctx context.Context, step int, ref blob.Ref) error {
 	return s.o.Lease.Advance(ctx, step, ref)
 }
 
-// Load reads the checkpoint whose manifest is at ref, and checks every byte.
+// Load reads the checkpoint of the manifest at ref, and checks every byte.
 // Errors: ErrCorrupt, ErrNewer, blob.ErrNotExist.
 func Load(ctx context.Context, store blob.Store, ref blob.Ref) (step int, state State, err error) {
 	m, err := readManifest(ctx, store, ref)

@@ -15,29 +15,28 @@ import (
 	"temper/internal/blob"
 )
 
-// Verified says what a verification found.
+// Verified is the result of a verification.
 type Verified struct {
 	Checkpoints int   `json:"checkpoints"`
-	Policies    int   `json:"policies"` // whose weights are shards
+	Policies    int   `json:"policies"` // with weights in shards
 	Shards      int   `json:"shards"`
 	Bytes       int64 `json:"bytes"` // of all shards
-	// Damaged is sorted by key, empty when all is well.
+	// Damaged is sorted by key, and empty for no damage.
 	Damaged []Damage `json:"damaged,omitempty"`
 }
 
-// Damage is an object whose bytes are not those that a manifest names.
+// Damage is an object whose bytes differ from the hash in a manifest.
 type Damage struct {
 	Key     string `json:"key"`
 	Problem string `json:"problem"`
-	// Checkpoints are the manifests that name it, those of policies among them; of a
-	// manifest it is the manifest.
+	// Checkpoints are the manifests that name the object, including those of policies; for a
+	// damaged manifest its own key.
 	Checkpoints []string `json:"checkpoints"`
 }
 
-// Verify reads every shard that a checkpoint or a policy below the prefix names, and
-// compares it with its SHA-256, which nobody can forge, and with the checksum
-// by which loads find damage. It changes nothing and holds no shard in memory.
-// Damage is no error: it is reported.
+// Verify reads every shard that a checkpoint or a policy below the prefix names, and compares
+// it with its SHA-256 and with the checksum that loads check. It changes nothing and holds
+// no shard in memory. Damage is a result, not an error.
 func Verify(ctx context.Context, store blob.Store, prefix string) (Verified, error) {
 	v := verifier{store: store, shards: map[blob.Ref]*named{}}
 	err := v.manifests(ctx, prefix)
@@ -51,15 +50,15 @@ func Verify(ctx context.Context, store blob.Store, prefix string) (Verified, err
 	return v.out, nil
 }
 
-// verifier collects what is to be read and what was found.
+// verifier collects the shards to read and the damage found.
 type verifier struct {
 	store  blob.Store
 	shards map[blob.Ref]*named
-	mu     sync.Mutex // guards out while shards are read
+	mu     sync.Mutex // guards out while several goroutines read shards
 	out    Verified
 }
 
-// named is what manifests say of a shard.
+// named is a shard as manifests describe it.
 type named struct {
 	sums []digest
 	by   []string
@@ -93,7 +92,7 @@ func (v *verifier) manifests(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// decode reads and counts what names shards.
+// decode reads and counts an object that names shards.
 func (v *verifier) decode(key string, data []byte, isManifest bool) (manifest, error) {
 	if isManifest {
 		v.out.Checkpoints++
@@ -104,7 +103,7 @@ func (v *verifier) decode(key string, data []byte, isManifest bool) (manifest, e
 	return l.manifest(), err
 }
 
-// name notes what a manifest says of its shards.
+// name adds the shards of a manifest.
 func (v *verifier) name(key string, m manifest) {
 	for _, ref := range m.refs() {
 		n := v.shards[ref]
@@ -132,8 +131,7 @@ func (v *verifier) all(ctx context.Context) error {
 	return g.Wait()
 }
 
-// shard reads one shard. One that is gone counts as damaged where a manifest
-// still names it.
+// shard reads one shard. A missing shard is damaged when a manifest still names it.
 func (v *verifier) shard(ctx context.Context, ref blob.Ref, n *named) error {
 	err := v.read(ctx, ref, n)
 	if errors.Is(err, blob.ErrNotExist) {
@@ -152,7 +150,7 @@ func (v *verifier) shard(ctx context.Context, ref blob.Ref, n *named) error {
 	return err
 }
 
-// read compares the bytes of a shard with every sum that is known of them.
+// read compares the bytes of a shard with every known sum.
 func (v *verifier) read(ctx context.Context, ref blob.Ref, n *named) error {
 	rc, err := v.store.Get(ctx, ref.Key)
 	if err != nil {
@@ -178,7 +176,7 @@ func (v *verifier) read(ctx context.Context, ref blob.Ref, n *named) error {
 	return nil
 }
 
-// still returns the manifests that were not pruned meanwhile.
+// still returns the manifests that exist now.
 func (v *verifier) still(ctx context.Context, keys []string) (there []string, err error) {
 	for _, key := range keys {
 		_, err := v.store.Stat(ctx, key)

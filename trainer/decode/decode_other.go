@@ -7,7 +7,7 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // errNone is why nothing here works in this binary.

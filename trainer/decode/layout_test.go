@@ -10,7 +10,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/decode"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // TestLayoutsHaveTheSameBits: weights that are read where they lie, in either type, give what

@@ -5,7 +5,7 @@ package decode
 import (
 	"unsafe"
 
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // A matrix [depth, width] is multiplied in tiles of 64 columns, the last one of 32 where

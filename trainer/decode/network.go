@@ -9,7 +9,7 @@ import (
 
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Network holds weights for the products: packed, or where they lie. It is never changed,

@@ -9,13 +9,13 @@ import (
 	"temper/trainer/xla/graphcache"
 )
 
-// describing lets one goroutine open a device to describe it.
+// describing serializes the opening of devices for their description.
 var describing sync.Mutex //nolint:gochecknoglobals // devices are of the process
 
-// Bits is one line of fields NAME=VALUE with all that decides the bits of what this process
-// computes on the device of a backend. Where two lines are equal, the same computation has
-// the same bits. It is empty for the Go backend, whose kernels trainer/cpu/kernels describes. A
-// device that this process has not opened yet is opened and closed.
+// Bits returns one line of fields NAME=VALUE with everything that decides the bits of this
+// process's results on the device of a backend. If two lines are equal, the same computation
+// has the same bits. It is empty for the Go backend, whose kernels trainer/cpu/kernels
+// describes. Bits opens and closes a device that this process has not opened.
 // Errors: those of Open, and ErrPlugin for a device that cannot be described.
 func Bits(name string) (string, error) {
 	if Threads(name) {
@@ -57,7 +57,7 @@ func bitsOfXLA(name, library string) (string, error) {
 	return line, err
 }
 
-// decidingOptions are the options of a backend, sorted, without those of memory.
+// decidingOptions returns the options of a backend, sorted, without those of memory.
 func decidingOptions(options string) string {
 	all := slices.DeleteFunc(strings.Split(options, ","), func(o string) bool {
 		name, _, _ := strings.Cut(o, "=")
@@ -67,5 +67,5 @@ func decidingOptions(options string) string {
 	return strings.Join(all, ",")
 }
 
-// memoryOptions change where a device puts tensors, and no bit.
+// memoryOptions place tensors on a device and change no bit.
 var memoryOptions = []string{"preallocate", "memory_fraction", "shared_buffers", "noshared_buffers"}

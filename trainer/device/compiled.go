@@ -9,30 +9,30 @@ import (
 	"temper/trainer/xla/graphcache"
 )
 
-// Alias says that a result of a graph may take the memory of an input. Both are counted
-// in the order of the compiled program.
+// Alias says that a result of a graph may reuse the memory of an input. Both are indices in
+// the order of the compiled program.
 type Alias struct{ Input, Output int }
 
-// CompiledMemory is the memory of one device that a compiled program uses, in bytes.
+// CompiledMemory is the memory of a compiled program on one device, in bytes.
 type CompiledMemory struct {
 	Arguments int64 `json:"arguments"` // weights, moments, and the inputs of the call
 	Results   int64 `json:"results"`
-	Aliased   int64 `json:"aliased"` // results that lie in the memory of arguments
+	Aliased   int64 `json:"aliased"` // results in the memory of arguments
 	Temporary int64 `json:"temporary"`
 	Code      int64 `json:"code"`
 }
 
-// Peak is what a call of the program needs at most.
+// Peak returns the most memory of a call of the program.
 func (m CompiledMemory) Peak() int64 { return m.Arguments + m.Results - m.Aliased + m.Temporary }
 
-// byMemory are flags of XLA's CPU compiler. Left alone, it starts whatever can start: all
-// weights of a network are gathered before the first of them is used. And it sends
-// gradients together, so that the first waits for the last. Compilers for GPUs bound both.
+// byMemory are flags of XLA's CPU compiler. By default it starts every operation as early as
+// possible: it gathers all weights of a network before it uses the first, and sends gradients
+// together, so that the first waits for the last. Compilers for GPUs bound both.
 var byMemory = []string{"--xla_cpu_enable_concurrency_optimized_scheduler=false", "--xla_disable_hlo_passes=cpu-all-reduce-combiner"}
 
-// OrderByMemory has the CPU plugin order programs so that they need little memory, and not
-// for speed. It comes before the plugin is first opened in a process, and changes nothing
-// for other backends and where XLA_FLAGS says something about it already.
+// OrderByMemory makes the CPU plugin order programs for little memory instead of speed. Call
+// it before the process opens the plugin. It changes nothing for other backends, or if
+// XLA_FLAGS sets these flags.
 func OrderByMemory(backend string) {
 	if !strings.Contains(filepath.Base(LibraryOf(backend)), "cpu") {
 		return
@@ -40,23 +40,22 @@ func OrderByMemory(backend string) {
 	addFlags(byMemory)
 }
 
-// sameBits are flags of XLA's compilers for GPUs. Left alone, they add the gradients of an
-// embedding in the order in which threads arrive, and choose kernels by how fast each was
-// when it was compiled: the same step has other bits each time. The kernels of Triton cannot
-// do without such a choice.
+// sameBits are flags of XLA's compilers for GPUs. By default they add the gradients of an
+// embedding in the order in which threads arrive, and choose kernels by their measured speed:
+// the same step has other bits each time. The kernels of Triton need such a choice.
 var sameBits = []string{"--xla_gpu_deterministic_ops=true", "--xla_gpu_autotune_level=0", "--xla_gpu_enable_triton_gemm=false"}
 
-// keepBits has the plugin of a GPU compute the same bits each time. It comes before the
-// plugin is first opened in a process. It leaves alone what XLA_FLAGS says already, and
-// the plugin of a CPU, which has one order. A library whose name does not tell may be of a GPU.
+// keepBits makes the plugin of a GPU compute the same bits each time. Call it before the
+// process opens the plugin. It keeps the flags in XLA_FLAGS, and ignores the plugin of a CPU,
+// which has one order. A library with an unknown name may be of a GPU.
 func keepBits(library string) {
 	if !strings.Contains(filepath.Base(library), "cpu") {
 		addFlags(sameBits)
 	}
 }
 
-// addFlags adds flags to those of XLA_FLAGS, but for those that it has. A file of flags, of
-// which XLA_FLAGS is the name, stays as it is.
+// addFlags adds the missing flags to XLA_FLAGS. It leaves the name of a file of flags
+// unchanged.
 func addFlags(flags []string) {
 	all := strings.TrimSpace(os.Getenv("XLA_FLAGS"))
 	if all != "" && !strings.HasPrefix(all, "-") {
@@ -68,10 +67,9 @@ func addFlags(flags []string) {
 			all += " " + f
 		}
 	}
-	_ = os.Setenv("XLA_FLAGS", strings.TrimSpace(all)) // fails only for a name that is no name
+	_ = os.Setenv("XLA_FLAGS", strings.TrimSpace(all)) // fails only for an invalid name
 }
 
-// Graphs counts the programs that XLA plugins have compiled and loaded in this process. What
-// is compiled on a backend of Open is kept on disk and found there again, of whatever part
-// of the tree; see trainer/xla/graphcache.
+// Graphs counts the programs that XLA plugins have compiled and loaded in this process.
+// Programs of every backend of Open are kept on disk; see trainer/xla/graphcache.
 func Graphs() graphcache.Counts { return graphcache.Now() }

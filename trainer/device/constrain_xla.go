@@ -18,18 +18,17 @@ import (
 	"temper/trainer/gomlxhooks"
 )
 
-// A layer that is computed again takes a copy of the barrier before it. GoMLX makes the
-// barrier's input do as that copy, and takes the input's own gradient from it. Where that
-// was the node of a constraint, this is what is left: the gradient passes as it is.
+// When a layer is computed again, its barrier is copied. GoMLX makes the barrier's input stand
+// for the copy, and takes the input's gradient from it. If that was the node of a constraint,
+// it is an identity here, whose gradient passes unchanged.
 func init() { //nolint:gochecknoinits // the table has no other door, and is read by all goroutines
 	graph.VJPRegistration[graph.NodeTypeIdentity] = func(_ *graph.Node, v []*graph.Node, _ shapes.Shape) []*graph.Node { return v }
 }
 
-// Constrain returns x, dealt over the mesh as s says. The partitioner moves it there.
-// Without it the partitioner decides for itself where the values between inputs and
-// results of a graph lie. GoMLX has no operation for it, so the node is one that changes
-// nothing, and its value in the program becomes the one that XLA knows. The gradient
-// passes as it is. It panics, as functions that build graphs do.
+// Constrain returns x, divided over the mesh as s says; the partitioner moves it there.
+// Without it the partitioner decides where the values between inputs and results of a graph
+// lie. GoMLX has no such operation, so Constrain adds an identity and replaces its value in the
+// program. The gradient passes unchanged. It panics like all functions that build graphs.
 func Constrain(x *graph.Node, mesh *distributed.DeviceMesh, s Sharding) *graph.Node {
 	out := graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return v })
 	if err := constrain(out, mesh, s); err != nil {
@@ -56,9 +55,9 @@ func constrain(n *graph.Node, mesh *distributed.DeviceMesh, s Sharding) error {
 	return gomlxhooks.SetNodeValue(n, results[0], constrained{n.Inputs()[0], mesh, s})
 }
 
-// Settle returns two values that XLA computes once. What follows reads them from memory.
-// Otherwise it may compute them a second time within what follows, from inputs whose
-// memory they are to take, and copy these inputs first.
+// Settle returns two values that XLA computes once; later nodes read them from memory.
+// Otherwise XLA may compute them a second time within later nodes, from inputs whose memory
+// they are to reuse, and copy these inputs first.
 func Settle(x, y *graph.Node) (a, b *graph.Node) {
 	if x.Graph().Backend().Name() != xla.BackendName {
 		return x, y
@@ -67,8 +66,8 @@ func Settle(x, y *graph.Node) (a, b *graph.Node) {
 	return both[0], both[1]
 }
 
-// constrained are the inputs of a node that Constrain has made. Where layers are computed
-// again, the copy is constrained as well.
+// constrained are the inputs of a node made by Constrain. When a layer is computed again, its
+// copy is constrained as well.
 type constrained struct {
 	x    *graph.Node
 	mesh *distributed.DeviceMesh
@@ -89,10 +88,10 @@ func (c constrained) CloneWithInputs(_ *graph.Node, inputs ...*graph.Node) *grap
 // literal is text of a program.
 type literal string
 
-// ToStableHLO is what go-xla writes.
+// ToStableHLO returns the text for go-xla.
 func (l literal) ToStableHLO() string { return string(l) }
 
-// text is the sharding in the words of XLA's partitioner.
+// text is the sharding in the syntax of XLA's partitioner.
 func (s Sharding) text(mesh string) string {
 	axes := make([]string, len(s.Axes))
 	for i, axis := range s.Axes {

@@ -2,10 +2,9 @@ package device
 
 import "github.com/gomlx/gomlx/core/tensors"
 
-// Free gives the memory of tensors back now, and not at the next garbage
-// collection.
+// Free releases the memory of tensors now instead of at the next garbage collection.
 func Free(xs ...*tensors.Tensor) {
 	for _, x := range xs {
-		_ = x.FinalizeAll() // fails only for a buffer that is gone already
+		_ = x.FinalizeAll() // fails only for a freed buffer
 	}
 }

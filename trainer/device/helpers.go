@@ -15,11 +15,10 @@ func Threads(name string) bool {
 	return family == familyGo || family == ""
 }
 
-// InOrder adds options to the name of the Go backend: it then runs the operations of
-// a call one after another, in the order in which the graph was built. Memory holds
-// what the gradients of a pass still need, the same amount at every call, and the
-// caches of the CPU are used better. Names of other families, and names that have
-// options already, are returned unchanged.
+// InOrder adds options to the name of the Go backend: it then runs the operations of a call
+// one after another, in the order of the graph. A pass then holds the same memory at every
+// call, the values that its gradients still need, and uses the caches of the CPU better. InOrder
+// returns names of other families, and names with options, unchanged.
 func InOrder(name string) string {
 	if name == "" || name == familyGo {
 		return familyGo + ":ops_sequential,creation_order"
@@ -27,8 +26,8 @@ func InOrder(name string) string {
 	return name
 }
 
-// Helpers are the threads over which a backend of the Go family distributes the parts
-// of one operation. The zero value belongs to other backends, and does nothing.
+// Helpers are the threads over which a backend of the Go family distributes one operation. The
+// zero value belongs to other backends, and does nothing.
 type Helpers struct {
 	set func(parallelism int)
 	all int // the parallelism with which the backend was opened
@@ -43,9 +42,9 @@ func HelpersOf(b compute.Backend) Helpers {
 	return Helpers{set: p.SetMaxParallelism, all: p.MaxParallelism()}
 }
 
-// Rest keeps each call on the goroutine that makes it. Several calls at the same time
-// run faster that way, since each has a core of its own and none distributes its
-// parts. The results have the same bits. No call may be running.
+// Rest makes each call run on its caller's goroutine. Concurrent calls are faster that way:
+// each has a core and distributes nothing. The results have the same bits. No call may be
+// running.
 func (h Helpers) Rest() {
 	if h.set != nil {
 		h.set(0)

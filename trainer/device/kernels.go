@@ -7,8 +7,8 @@ import (
 	"temper/trainer/cpu/kernels"
 )
 
-// CheckKernels returns an error of one line, of the kind InvalidConfig, where a backend
-// does not have a choice of kernels in this process.
+// CheckKernels returns an error of one line, of the kind InvalidConfig, if a backend has no
+// such kernels in this process.
 func CheckKernels(backend string, c kernels.Choice) error {
 	err := kernels.Check(c)
 	if err == nil && c == kernels.Portable && !Threads(backend) {

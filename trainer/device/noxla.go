@@ -16,14 +16,14 @@ func keepGraphs(string, compute.Backend) error { return ErrNotBuilt }
 
 func describeXLA(string) (line string, ok bool, err error) { return "", false, ErrNotBuilt }
 
-// InPlace does nothing: only XLA has to be told.
+// InPlace does nothing: only XLA needs it.
 func InPlace(*graph.Graph, []Alias) error { return nil }
 
-// MemoryOf knows nothing of other backends.
+// MemoryOf returns false: only XLA reports its memory.
 func MemoryOf(*graph.Graph) (CompiledMemory, bool, error) { return CompiledMemory{}, false, nil }
 
 // Constrain returns x: no other backend has several devices.
 func Constrain(x *graph.Node, _ *distributed.DeviceMesh, _ Sharding) *graph.Node { return x }
 
-// Settle returns its arguments: only XLA has to be told.
+// Settle returns its arguments: only XLA needs it.
 func Settle(x, y *graph.Node) (a, b *graph.Node) { return x, y }

@@ -17,15 +17,15 @@ import (
 
 // Errors of Open. Callers use errors.Is.
 var (
-	// ErrName means that a name follows none of the forms of the package.
+	// ErrName means that a name has none of the forms of the package.
 	ErrName = errors.New("unknown backend")
-	// ErrNotBuilt means that the binary was built without the backend.
+	// ErrNotBuilt means that the binary lacks the backend.
 	ErrNotBuilt = errors.New("not in this build")
-	// ErrNoPlugin means that the shared library of a backend is not there.
+	// ErrNoPlugin means that the shared library of a backend is missing.
 	ErrNoPlugin = plugin.ErrNone
 	// ErrPlugin means that the shared library cannot be used.
 	ErrPlugin = errors.New("unusable plugin")
-	// ErrNoDevice means that the backend works but drives no device.
+	// ErrNoDevice means that the backend works and finds no device.
 	ErrNoDevice = errors.New("no device")
 )
 
@@ -41,9 +41,9 @@ const (
 // formsXLA lists the forms of the names of XLA backends.
 const formsXLA = "xla:cuda, xla:rocm, xla:cpu, xla:/path/of/plugin.so"
 
-// Open starts the backend with the given name; see the package's documentation
-// for the forms. The empty name is DefaultName. The caller finalizes the backend.
-// Errors: ErrName, ErrNotBuilt, ErrNoPlugin, ErrNoDevice, or what the library said.
+// Open starts the backend with the given name; see the package's documentation for the forms.
+// The empty name is DefaultName. The caller finalizes the backend.
+// Errors: ErrName, ErrNotBuilt, ErrNoPlugin, ErrNoDevice, or the error of the library.
 func Open(name string) (compute.Backend, error) {
 	if name == "" {
 		name = DefaultName
@@ -55,8 +55,8 @@ func Open(name string) (compute.Backend, error) {
 	return backend, nil
 }
 
-// Check returns the error of Open as far as it can be known without starting the
-// backend: by its name, by the build, or because there is no library.
+// Check returns the errors of Open that are known without starting the backend: those of the
+// name, the build and a missing library.
 func Check(name string) error {
 	if name == "" {
 		name = DefaultName
@@ -79,9 +79,9 @@ func openFamily(name string) (compute.Backend, error) {
 	return startBackend(full)
 }
 
-// startXLA starts the plugin of a library with options. Tensors on the host and on the
-// device are kept apart even where both are the same memory: a tensor that a program
-// updates in place must belong to the device alone.
+// startXLA starts the plugin of a library with options. Tensors on the host and on the device
+// are separate even if both are the same memory: a tensor that a program updates in place must
+// belong to the device alone.
 func startXLA(config string) (compute.Backend, error) {
 	path, options, _ := strings.Cut(config, ",")
 	if needs, err := plugin.Needs(path, nil); err != nil {
@@ -157,9 +157,8 @@ func libraryPath(library string) (string, error) {
 	return library, nil
 }
 
-// startBackend starts the backend and checks that it drives a device. The constructors panic
-// on a library that is not one of theirs, and return typed nil pointers beside their
-// errors.
+// startBackend starts the backend and checks that it has a device. The constructors panic on a
+// foreign library, and return typed nil pointers beside their errors.
 func startBackend(config string) (backend compute.Backend, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -167,7 +166,7 @@ func startBackend(config string) (backend compute.Backend, err error) {
 		}
 	}()
 	backend, err = compute.NewWithConfig(config)
-	if err != nil && strings.Contains(err.Error(), "No visible GPU devices") { // what PJRT's GPU plugins say
+	if err != nil && strings.Contains(err.Error(), "No visible GPU devices") { // the text of PJRT's GPU plugins
 		return nil, fmt.Errorf("%w: the plugin loads and sees no GPU", ErrNoDevice)
 	}
 	if err != nil {
@@ -180,7 +179,7 @@ func startBackend(config string) (backend compute.Backend, err error) {
 	return backend, nil
 }
 
-// oneLine cuts the stack off an error of a library; one of ours has none.
+// oneLine cuts the stack off the error of a library; errors of this program have none.
 func oneLine(err error) error {
 	if errors.Is(err, ErrPlugin) {
 		return err
@@ -188,14 +187,14 @@ func oneLine(err error) error {
 	return fmt.Errorf("%w: %s", ErrPlugin, firstLine(err))
 }
 
-// firstLine is the text of an error without the stack that some libraries append.
+// firstLine returns the text of an error without the stack that some libraries append.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
 }
 
-// LibraryOf is the path of the library behind the name of an XLA backend; "" for other
-// backends, and where Check finds a mistake.
+// LibraryOf returns the path of the library of an XLA backend; "" for other backends, and if
+// Check finds a mistake.
 func LibraryOf(name string) string {
 	full, err := resolve(cmp.Or(name, DefaultName))
 	library, ok := strings.CutPrefix(full, familyXLA+":")

@@ -7,12 +7,11 @@ import (
 	"github.com/gomlx/gomlx/core/tensors/dtensor"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/hostmem"
+	"temper/trainer/weights/hostmem"
 )
 
-// Read copies a tensor to dst, which has its size. A tensor that lies on a device alone
-// is read straight from there: reading it through the tensor would leave a second copy on
-// the host.
+// Read copies a tensor to dst, of the same size. It reads a tensor that is only on a device
+// directly: reading it through the tensor would leave a second copy on the host.
 func Read(dst []float32, t *tensors.Tensor) error {
 	if t.IsLocal() || !t.IsOnAnyDevice() {
 		return readLocal(dst, t)
@@ -35,13 +34,13 @@ func Read(dst []float32, t *tensors.Tensor) error {
 	return buffer.ToFlatData(dst)
 }
 
-// readLocal copies a tensor that lies on the host.
+// readLocal copies a tensor that is on the host.
 func readLocal(dst []float32, t *tensors.Tensor) error {
 	return tensors.ConstFlatData(t, func(flat []float32) { hostmem.Copy(dst, flat) })
 }
 
-// ReadVariable copies the value of a variable to dst, which has its size. The pieces of
-// one that is dealt over a mesh are put together in dst alone.
+// ReadVariable copies the value of a variable to dst, of the same size. The pieces on a mesh
+// are joined in dst alone.
 func ReadVariable(dst []float32, v *model.Variable) error {
 	if v.ShardingSpec() == nil {
 		value, err := v.Value()
@@ -57,11 +56,11 @@ func ReadVariable(dst []float32, v *model.Variable) error {
 	return readPieces(dst, pieces)
 }
 
-// readPieces puts the pieces of a tensor together in dst. Of copies it reads the first.
+// readPieces joins the pieces of a tensor in dst. Of copies it reads the first.
 func readPieces(dst []float32, d *dtensor.Tensor) error {
 	whole, part := d.Shape().Dimensions, d.ShardShape().Dimensions
 	var buffer []float32
-	read := map[int]bool{} // by their place in dst
+	read := map[int]bool{} // offsets in dst
 	for i, shard := range d.Shards() {
 		at, err := placeOf(d, i)
 		if err != nil {
@@ -72,7 +71,7 @@ func readPieces(dst []float32, d *dtensor.Tensor) error {
 		}
 		read[at] = true
 		if len(dst) == shard.Shape().Size() {
-			return Read(dst, shard) // every device has all of it
+			return Read(dst, shard) // every device has the whole tensor
 		}
 		if buffer == nil {
 			buffer = make([]float32, shard.Shape().Size())
@@ -85,7 +84,7 @@ func readPieces(dst []float32, d *dtensor.Tensor) error {
 	return nil
 }
 
-// placeOf is where the piece on a device begins in the whole tensor.
+// placeOf returns the start of a device's piece in the whole tensor.
 func placeOf(d *dtensor.Tensor, device int) (int, error) {
 	names, sizes := d.Mesh().AxesNames(), d.Mesh().AxesSizes()
 	coordinate, size := map[string]int{}, map[string]int{}

@@ -20,12 +20,11 @@ const (
 	AxisModel = "model"
 )
 
-// Mesh arranges the devices of one host. The rows of a batch are divided over the data
-// axis; heads, feed-forward columns and the vocabulary over the model axis
-// (Megatron-LM, arXiv 1909.08053, section 3). With FSDP the other dimension of each
-// matrix is divided over the data axis as well, so that a weight, its gradient and its
-// moments are stored once, and not once for each data replica (ZeRO stage 3, arXiv
-// 1910.02054, section 5).
+// Mesh arranges the devices of one host. The rows of a batch are divided over the data axis;
+// heads, feed-forward columns and the vocabulary over the model axis (Megatron-LM, arXiv
+// 1909.08053, section 3). With FSDP the other dimension of each matrix is divided over the data
+// axis as well, so that a weight, its gradient and its moments are stored once, not once a
+// data replica (ZeRO stage 3, arXiv 1910.02054, section 5).
 type Mesh struct {
 	Data, Model int
 	FSDP        bool
@@ -37,8 +36,8 @@ func (m Mesh) NumDevices() int { return m.Data * m.Model }
 // Several reports whether the mesh has more than one device. The zero mesh is one.
 func (m Mesh) Several() bool { return m.Data > 1 || m.Model > 1 }
 
-// ParseMesh reads "data=4,model=2". An axis that is not named has one device. A mesh
-// with several devices on the data axis is FSDP. "" is the zero mesh.
+// ParseMesh reads "data=4,model=2". A missing axis has one device. A mesh with several devices
+// on the data axis is FSDP. "" is the zero mesh.
 func ParseMesh(s string) (Mesh, error) {
 	if s == "" {
 		return Mesh{}, nil
@@ -62,7 +61,7 @@ func ParseMesh(s string) (Mesh, error) {
 	return m, nil
 }
 
-// CheckMesh refuses a mesh on a backend that cannot have one, before it is opened.
+// CheckMesh refuses a mesh that a backend does not support, without opening the backend.
 func CheckMesh(backend string, m Mesh) error {
 	if family, _, _ := strings.Cut(backend, ":"); m.Several() && family != familyXLA {
 		return fmt.Errorf("mesh %v: the backend %s drives one device; want an XLA backend, such as xla:cuda", m, cmp.Or(backend, DefaultName))
@@ -92,7 +91,7 @@ type Sharding struct {
 	Name string
 	// Axes names the mesh axis of each tensor axis; "" keeps it whole.
 	Axes []string
-	// Shape of the whole tensor, and of the piece that one device holds.
+	// Shape of the whole tensor, and of the piece on one device.
 	Shape, Shard []int
 }
 
@@ -113,12 +112,10 @@ func (s Sharding) Spec(mesh *distributed.DeviceMesh) (*distributed.ShardingSpec,
 	return spec, nil
 }
 
-// anyAxis leaves it to the partitioner how a tensor axis is divided. Only Constrain
-// knows it.
+// anyAxis lets the partitioner divide a tensor axis. Only Constrain accepts it.
 const anyAxis = "?"
 
-// Gathered is the sharding of a weight whose pieces on the data axis have been put
-// together.
+// Gathered returns the sharding of a weight that is gathered over the data axis.
 func (s Sharding) Gathered() Sharding {
 	s.Axes, s.Shard = slices.Clone(s.Axes), slices.Clone(s.Shard)
 	for i, axis := range s.Axes {
@@ -129,17 +126,17 @@ func (s Sharding) Gathered() Sharding {
 	return s
 }
 
-// TokenSharding is the sharding of values for each token of a batch: the first axis over
-// the data axis. The partitioner divides the others as suits the products around them.
+// TokenSharding returns the sharding of values of each token of a batch: the first axis over
+// the data axis. The partitioner divides the others to suit the products around them.
 func TokenSharding(rank int) Sharding {
 	s := Sharding{Name: "tokens", Axes: slices.Repeat([]string{anyAxis}, rank)}
 	s.Axes[0] = AxisData
 	return s
 }
 
-// Shardings returns the sharding of each weight, in the order of cfg.Tensors.
-// Gradients and moments are sharded as their weights are. The error names every
-// dimension that is not a multiple of its mesh axis.
+// Shardings returns the sharding of each weight, in the order of cfg.Tensors. Gradients and
+// moments have the shardings of their weights. The error names every dimension that is not a
+// multiple of its mesh axis.
 func Shardings(cfg model.Config, m Mesh) ([]Sharding, error) {
 	if err := m.check(cfg); err != nil {
 		return nil, err
@@ -158,7 +155,7 @@ func (m Mesh) sharding(t model.TensorSpec) Sharding {
 	if t.Split == model.SplitNone {
 		return s // a vector or an adapter is smaller than the message that would gather it
 	}
-	column, row := 0, 1 // the axis over model, the axis over data
+	column, row := 0, 1 // the tensor axis over model, and the one over data
 	if t.Split == model.SplitIn {
 		column, row = 1, 0
 	}
@@ -171,10 +168,10 @@ func (m Mesh) sharding(t model.TensorSpec) Sharding {
 	return s
 }
 
-// Place sets the shardings of a store's variables. It comes before the first graph
-// that uses them. path maps the name of a weight to its variable, so weights, first
-// moments and second moments take one call each. A missing variable is an error. All specs
-// of a program have to be of one and the same mesh, which GoMLX compares by its address.
+// Place sets the shardings of a store's variables, before the first graph that uses them. path
+// maps the name of a weight to its variable, so weights, first moments and second moments take
+// one call each. A missing variable is an error. All specs of a program need the same mesh
+// object, which GoMLX compares by its address.
 func Place(store *ml.Store, shardings []Sharding, mesh *distributed.DeviceMesh, path func(name string) string) error {
 	for _, s := range shardings {
 		v := store.GetVariable(path(s.Name))
@@ -200,8 +197,8 @@ func BatchSharding(m Mesh, rows, length int) (Sharding, error) {
 	return Sharding{Name: "batch", Axes: []string{AxisData, ""}, Shape: []int{rows, length}, Shard: []int{rows / m.Data, length}}, nil
 }
 
-// RowSharding is the sharding of an input whose axis before the last is that of the
-// rows: [B, T], or [3, B, T] of packed rows.
+// RowSharding returns the sharding of an input whose axis of rows is the one before the last:
+// [B, T], or [3, B, T] of packed rows.
 func RowSharding(m Mesh, dims []int) (Sharding, error) {
 	n := len(dims)
 	s, err := BatchSharding(m, dims[n-2], dims[n-1])
@@ -212,7 +209,7 @@ func RowSharding(m Mesh, dims []int) (Sharding, error) {
 	return Sharding{Name: s.Name, Axes: append(whole.Axes, s.Axes...), Shape: dims, Shard: append(whole.Shard, s.Shard...)}, nil
 }
 
-// Everywhere is the sharding of what every device holds completely.
+// Everywhere returns the sharding of a value that every device holds completely.
 func Everywhere(dims []int) Sharding {
 	return Sharding{Name: "whole", Axes: make([]string, len(dims)), Shape: dims, Shard: slices.Clone(dims)}
 }

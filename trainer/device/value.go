@@ -11,8 +11,8 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// Value is a tensor that a pass yields: whole on one device, or in pieces on the devices
-// of a mesh, which stay there. The zero value is no tensor.
+// Value is a result of a pass: whole on one device, or in pieces on the devices of a mesh, where
+// they stay. The zero value is no tensor.
 type Value struct {
 	whole  *tensors.Tensor
 	pieces *dtensor.Tensor
@@ -21,7 +21,7 @@ type Value struct {
 // Whole is a value on one device, or on the host.
 func Whole(t *tensors.Tensor) Value { return Value{whole: t} }
 
-// Wholes makes values of tensors.
+// Wholes returns the values of tensors.
 func Wholes(ts []*tensors.Tensor) []Value {
 	out := make([]Value, len(ts))
 	for i, t := range ts {
@@ -33,7 +33,7 @@ func Wholes(ts []*tensors.Tensor) []Value {
 // Pieces is a value on the devices of a mesh.
 func Pieces(d *dtensor.Tensor) Value { return Value{pieces: d} }
 
-// Tensor is the value where it is whole; nil where it lies in pieces.
+// Tensor returns a whole value; nil for pieces.
 func (v Value) Tensor() *tensors.Tensor { return v.whole }
 
 // Floats copies the value to the host.
@@ -48,7 +48,7 @@ func (v Value) Floats() ([]float32, error) {
 	return nil, errors.New("no tensor")
 }
 
-// Assign makes the value that of a variable, which takes it over.
+// Assign sets a variable to the value and gives up ownership.
 func (v Value) Assign(to *model.Variable) error {
 	if v.pieces != nil {
 		return to.SetDistributedValue(v.pieces)
@@ -56,8 +56,8 @@ func (v Value) Assign(to *model.Variable) error {
 	return to.SetValue(v.whole)
 }
 
-// Donate returns what a graph takes as its input on each device: it may put results into
-// the memory of the value, which is gone afterwards.
+// Donate returns the value as the input of a graph on each device and gives up ownership: the
+// graph may put results into its memory.
 func (v Value) Donate(b compute.Backend) ([]any, error) {
 	parts := []*tensors.Tensor{v.whole}
 	if v.pieces != nil {
@@ -73,19 +73,19 @@ func (v Value) Donate(b compute.Backend) ([]any, error) {
 	return out, nil
 }
 
-// Release gives the memory of values back now, and not at the next garbage collection.
+// Release frees the memory of values now instead of at the next garbage collection.
 func Release(vs ...Value) {
 	for _, v := range vs {
 		if v.whole != nil {
 			Free(v.whole)
 		}
 		if v.pieces != nil {
-			_ = v.pieces.Finalize() // fails only for buffers that are gone already
+			_ = v.pieces.Finalize() // fails only for freed buffers
 		}
 	}
 }
 
-// Gather brings the pieces of a value to the host, and gives up those on the devices.
+// Gather copies the pieces of a value to the host and frees those on the devices.
 func (v Value) Gather() (Value, error) {
 	flat, err := v.Floats()
 	if err != nil {

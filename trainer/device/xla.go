@@ -18,8 +18,8 @@ import (
 
 const withXLA = true
 
-// Oldest version of the PJRT interface whose calls are all in the table of a plugin. The
-// calls of go-xla go through that table unchecked: an older plugin would be called at
+// Oldest version of the PJRT interface with all calls that this binary makes. The calls of
+// go-xla go through the plugin's table unchecked: with an older plugin they would go to
 // addresses that are not functions.
 const (
 	apiMajor = 0
@@ -27,8 +27,8 @@ const (
 )
 
 // attachedPlugins are the plugins of the process whose programs go through
-// trainer/xla/graphcache, by their paths: go-xla loads each once. device is the first one of a
-// plugin, on which passes run that no mesh shares; "" before it was opened.
+// trainer/xla/graphcache, by path: go-xla loads each once. device is the plugin's default
+// device, for passes without a mesh; "" before it was opened.
 var attachedPlugins = struct { //nolint:gochecknoglobals // see above
 	sync.Mutex
 	of     map[string]graphcache.Attached
@@ -55,8 +55,7 @@ func attachPlugin(path string, p *pjrt.Plugin) (graphcache.Attached, error) {
 	return a, nil
 }
 
-// keepGraphs lets the programs of a backend be kept on disk. It comes before the first of
-// them.
+// keepGraphs stores the programs of a backend on disk. Call it before the first of them.
 func keepGraphs(path string, backend compute.Backend) error {
 	p, err := pjrt.GetPlugin(path)
 	if err != nil {
@@ -83,7 +82,7 @@ func keepGraphs(path string, backend compute.Backend) error {
 	return nil
 }
 
-// describeXLA is Bits of a plugin of which a device was opened; ok is false before that.
+// describeXLA returns Bits of a plugin's device; ok is false before it was opened.
 func describeXLA(path string) (line string, ok bool, err error) {
 	attachedPlugins.Lock()
 	a, device := attachedPlugins.of[path], attachedPlugins.device[path]
@@ -95,7 +94,7 @@ func describeXLA(path string) (line string, ok bool, err error) {
 	return line, err == nil, err
 }
 
-// kindOf is the description of a device without what differs between processes.
+// kindOf returns the description of a device without the parts that differ between processes.
 func kindOf(description string) string {
 	kind, _, _ := strings.Cut(description, " [processId=")
 	return kind
@@ -113,10 +112,10 @@ func checkPlugin(path string) error {
 	return nil
 }
 
-// InPlace tells XLA that it may put results of a graph into the memory of inputs, if they
-// are donated. Without it XLA makes room for both, since go-xla says at the call that an
-// input is donated but not in the program for which result. It is called when the graph
-// is built and not yet compiled, and does nothing for other backends.
+// InPlace lets XLA put results of a graph into the memory of donated inputs. Without it XLA
+// allocates both, since go-xla states at the call, not in the program, which input is donated.
+// Call it after the graph was built and before it is compiled. It does nothing for other
+// backends.
 func InPlace(g *graph.Graph, aliases []Alias) error {
 	if g.Backend().Name() != xla.BackendName {
 		return nil
@@ -138,7 +137,7 @@ func InPlace(g *graph.Graph, aliases []Alias) error {
 	return nil
 }
 
-// MemoryOf is what XLA's compiler says about the memory of a compiled graph, on each
+// MemoryOf returns the report of XLA's compiler on the memory of a compiled graph, on each
 // device. ok is false for other backends.
 func MemoryOf(g *graph.Graph) (m CompiledMemory, ok bool, err error) {
 	if g.Backend().Name() != xla.BackendName {

@@ -10,11 +10,11 @@ import (
 	"temper/trainer/ondevice"
 )
 
-// AheadStats are figures of devices that make several tokens at a time; see
+// AheadStats are the counts of devices that make several tokens in one call; see
 // ondevice.Counts.
 type AheadStats struct {
 	ondevice.Counts
-	// Steps is the time of all steps, on the host and on the device, without compiling.
+	// Steps is the time of all steps, on host and device, without compilation.
 	Steps time.Duration
 }
 
@@ -30,7 +30,7 @@ func decodesAhead(cfg Config) bool {
 	return family == "xla" && !cfg.Graph
 }
 
-// newAheadDevice opens the backend of a shard that makes several tokens at a time.
+// newAheadDevice opens the backend of a shard whose device makes several tokens in one call.
 func newAheadDevice(cfg Config) (*device, error) {
 	backend, err := backends.Open(cfg.Backend)
 	if err != nil {
@@ -47,8 +47,8 @@ func newAheadDevice(cfg Config) (*device, error) {
 	return d, nil
 }
 
-// close gives an accelerator back: the client of a plugin holds most of a GPU's memory, and
-// the engine of the next run opens another one. Other backends hold nothing.
+// close releases an accelerator: the client of a plugin holds most of a GPU's memory, and the
+// engine of the next run opens another client. Other backends hold nothing.
 func (d *device) close() {
 	if d.ahead != nil {
 		d.ahead.Close()
@@ -56,8 +56,8 @@ func (d *device) close() {
 	}
 }
 
-// movesOf are copies of whole blocks: what follows the tokens that count is overwritten before
-// anybody reads it.
+// movesOf converts copies to moves of whole blocks: the tokens behind the copied ones are
+// overwritten before they are read.
 func movesOf(copies []blockCopy) []ondevice.Move {
 	moves := make([]ondevice.Move, len(copies))
 	for i, c := range copies {
@@ -66,15 +66,15 @@ func movesOf(copies []blockCopy) []ondevice.Move {
 	return moves
 }
 
-// aheadStep is a step of a shard whose device makes several tokens at a time.
+// aheadStep is a step of a shard whose device makes several tokens in one call.
 type aheadStep struct {
 	*shard
 	on *ondevice.Device
 }
 
-// run feeds what contexts lack but their last token, and then makes the next tokens of every
-// job whose context is there. What follows a token at which the host ends a job is not
-// used: its keys and values lie behind what the blocks are known to hold.
+// run feeds all but the last token of each context, and then makes the next tokens of every
+// job whose context is fed. When the host ends a job at a token, it drops the tokens after it:
+// their keys and values lie behind the known tokens of the blocks.
 func (s aheadStep) run() {
 	begin, compiling := time.Now(), s.on.Counts().Compiling
 	if err := s.feedContexts(); err != nil {
@@ -93,7 +93,7 @@ func (s aheadStep) run() {
 	s.stats.ahead.Store(&stats)
 }
 
-// caughtUp are the running sequences whose next token is their own to feed.
+// caughtUp returns the running sequences that have to feed their next token themselves.
 func (s aheadStep) caughtUp() ([]*sequence, error) {
 	var ready []*sequence
 	var copies []blockCopy
@@ -141,8 +141,8 @@ func (s aheadStep) feedContexts() error {
 	return nil
 }
 
-// decode makes the next tokens of the jobs whose contexts are there. Those that are
-// sampled on the host get one token, from its logits.
+// decode makes the next tokens of the jobs whose contexts are fed. A job that is sampled on
+// the host gets one token, from its logits.
 func (s aheadStep) decode() error {
 	ready, err := s.caughtUp()
 	if err != nil {
@@ -167,7 +167,7 @@ func (s aheadStep) decode() error {
 // sampledOnHost reports whether a request needs logits.
 func sampledOnHost(req inference.Request) bool { return req.Sampler != nil || req.TopLogprobs > 0 }
 
-// decodeBatch continues sequences by one call, and hands out what it made.
+// decodeBatch continues sequences by one call, and gives the jobs their tokens.
 func (s aheadStep) decodeBatch(batch []*sequence, decode func([]ondevice.Slot) ([]ondevice.Tokens, error)) error {
 	if len(batch) == 0 {
 		return nil
@@ -191,8 +191,8 @@ func (s aheadStep) decodeBatch(batch []*sequence, decode func([]ondevice.Slot) (
 	return nil
 }
 
-// slotOf is a sequence as the device continues it: as far as its request goes, and as there are
-// blocks that nobody holds.
+// slotOf returns the slot in which the device continues a sequence: to the limit of its
+// request, or of the free blocks.
 func (s aheadStep) slotOf(q *sequence) ondevice.Slot {
 	j := q.job
 	want := min(s.on.Buckets().Ahead, j.req.MaxTokens-len(j.logprobs))
@@ -208,7 +208,7 @@ func (s aheadStep) slotOf(q *sequence) ondevice.Slot {
 	}
 }
 
-// handOut gives the job of a sequence its tokens, until it ends.
+// handOut gives the job of a sequence its tokens, up to its end.
 func (s aheadStep) handOut(q *sequence, made ondevice.Tokens) {
 	st := &step{n: len(made.Tokens), sampled: made.Tokens, logprobs: made.Logprobs, logits: made.Logits}
 	for t := range made.Tokens {

@@ -5,34 +5,33 @@ import "temper/trainer/model/graphs"
 // blockTokens is the number of tokens in a block.
 const blockTokens = graphs.BlockTokens
 
-// block holds the keys and values of up to blockTokens tokens that follow each other in
-// some context.
+// block holds the keys and values of up to blockTokens consecutive tokens of a context.
 type block struct {
 	id   int32
-	refs int // sequences that hold it
-	// serial stands for everything from the start of the context to the end of this
-	// block, and parent for everything before it; 0 is the start.
+	refs int // number of sequences that hold it
+	// serial identifies the context from its start to the end of this block, and parent the
+	// context before it; 0 is the start.
 	serial, parent uint64
 	tokens         [blockTokens]int32
-	written        int // of tokens: those that its owner has, or is about to feed
-	filled         int // of tokens: those whose keys and values are there
-	// owner is the running sequence that computes what is missing, nil for none.
+	written        int // number of tokens that its owner has fed or is about to feed
+	filled         int // number of tokens whose keys and values are present
+	// owner is the running sequence that computes the rest, nil for none.
 	owner *sequence
 	named bool // the pool finds the block by its content
 
-	older, newer *block // of those that nobody holds
+	older, newer *block // in the list of unheld blocks
 }
 
-// content is what a full block is found by. Two blocks of equal content follow equal
-// contexts, since the parent's serial is given to one content only. Keys are compared
-// token by token, so no collision of hashes can mix contexts up.
+// content is the key under which the pool finds a full block. Blocks of equal content follow
+// equal contexts, since a parent's serial belongs to one content. Keys are compared token by
+// token, so no collision of hashes can mix contexts.
 type content struct {
 	parent uint64
 	tokens [blockTokens]int32
 }
 
-// pool hands out the blocks of a device. A block that nobody holds keeps its content
-// until another one needs the place, the one least recently held first.
+// pool allocates the blocks of a device. An unheld block keeps its content until another
+// sequence needs the block, the least recently held one first.
 //
 // Invariant: a block is either held, or kept for its content, or free.
 type pool struct {
@@ -43,8 +42,8 @@ type pool struct {
 		n              int
 	}
 	full map[content]*block
-	// begun finds, for each serial, the first block that was begun after it. Its content
-	// may be incomplete.
+	// begun maps each serial to the first block that was begun after it, whose content may be
+	// incomplete.
 	begun   map[uint64]*block
 	serials uint64
 }
@@ -59,23 +58,23 @@ func newPool(n int) *pool {
 	return p
 }
 
-// clear forgets all content. Nobody may hold a block.
+// clear forgets all content. No sequence may hold a block.
 func (p *pool) clear() {
 	p.full, p.begun = map[content]*block{}, map[uint64]*block{}
 	p.free, p.kept.oldest, p.kept.newest, p.kept.n = p.free[:0], nil, nil, 0
-	for i := len(p.blocks) - 1; i >= 0; i-- { // the first block comes first
+	for i := len(p.blocks) - 1; i >= 0; i-- { // so that the first block is taken first
 		p.blocks[i] = block{id: int32(i)}
 		p.free = append(p.free, &p.blocks[i])
 	}
 }
 
-// available is how many blocks take can hand out.
+// available returns the number of blocks that take can allocate.
 func (p *pool) available() int { return len(p.free) + p.kept.n }
 
-// held is how many blocks sequences hold.
+// held returns the number of blocks that sequences hold.
 func (p *pool) held() int { return len(p.blocks) - p.available() }
 
-// take hands out a block for what follows parent; available must not be 0.
+// take allocates a block for the tokens after parent; available must not be 0.
 func (p *pool) take(parent uint64, owner *sequence) *block {
 	var b *block
 	if n := len(p.free); n > 0 {
@@ -101,7 +100,7 @@ func (p *pool) hold(b *block) {
 	b.refs++
 }
 
-// drop takes a holder from a block.
+// drop removes a holder from a block.
 func (p *pool) drop(b *block) {
 	if b.refs--; b.refs > 0 {
 		return
@@ -125,7 +124,7 @@ func (p *pool) drop(b *block) {
 	p.kept.n++
 }
 
-// unkeep takes a block from those that are kept for their content.
+// unkeep removes a block from the list of unheld blocks.
 func (p *pool) unkeep(b *block) {
 	if b.older != nil {
 		b.older.newer = b.newer
@@ -141,7 +140,7 @@ func (p *pool) unkeep(b *block) {
 	p.kept.n--
 }
 
-// known is how many tokens of a block others may count on.
+// known returns the number of tokens of a block on which other sequences may rely.
 func (b *block) known() int {
 	if b.owner == nil {
 		return b.filled
@@ -149,8 +148,8 @@ func (b *block) known() int {
 	return b.written
 }
 
-// write notes which tokens come next in a block. When all are known, the pool finds the
-// block by them: others with the same context wait until it is filled.
+// write records the next tokens of a block. When all are known, the pool finds the block by
+// them: other sequences with the same context wait until it is filled.
 func (p *pool) write(b *block, next []int32) {
 	b.written += copy(b.tokens[b.written:], next)
 	if b.written < blockTokens {
@@ -168,7 +167,7 @@ func (p *pool) unname(b *block) {
 	}
 }
 
-// forget makes the content of a block impossible to find.
+// forget removes the content of a block from the pool's index.
 func (p *pool) forget(b *block) {
 	p.unname(b)
 	if p.begun[b.parent] == b {
@@ -176,8 +175,7 @@ func (p *pool) forget(b *block) {
 	}
 }
 
-// rewind keeps the first n tokens of a block that one sequence holds alone, so that
-// it can go on differently.
+// rewind keeps the first n tokens of a block with one holder, which continues it differently.
 func (p *pool) rewind(b *block, n int) {
 	p.unname(b)
 	p.serials++

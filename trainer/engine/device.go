@@ -15,31 +15,29 @@ import (
 	"temper/trainer/ondevice"
 )
 
-// device is the model on one backend: weights, caches, the step graph. It
-// belongs to one goroutine.
+// device is the model on one backend: weights, caches, the step graph. One goroutine owns it.
 type device struct {
 	backend compute.Backend
 	kernels kernels.Choice
 	cfg     model.Config
 	store   *ml.Store
-	exec    *ml.Exec // gives tokens and log-probabilities
-	full    *ml.Exec // gives the logits, too
-	copies  *ml.Exec // copies places of the caches
-	blocks  int      // of the caches; the places after them take the padding of a step
+	exec    *ml.Exec // returns tokens and log-probabilities
+	full    *ml.Exec // also returns the logits
+	copies  *ml.Exec // copies blocks of the caches
+	blocks  int      // of the caches; the padding of a step is written behind them
 	length  int      // most tokens of a sequence
 	width   int      // of the tables
 	gather  bool     // attention cannot read tables
 	caches  []*tensors.Tensor
-	// native makes the passes where its bits are those of the graph; else nil. There is no
-	// graph then.
+	// native makes the passes without a graph where it has the bits of the graph; else nil.
 	native *native
-	// ahead makes several tokens of each request in one call; nil where passes make one. There
-	// is no graph then, either.
+	// ahead makes several tokens of each request in one call, without a graph here; nil when
+	// a pass makes one token.
 	ahead *ondevice.Device
 }
 
-// newDevice builds the step graphs around an empty store, with caches of a number of
-// blocks, for sequences of at most length tokens.
+// newDevice builds the step graphs around an empty store, with caches of a number of blocks,
+// for sequences of at most length tokens.
 func newDevice(backend compute.Backend, cfg model.Config, blocks, length int) (*device, error) {
 	d := &device{backend: backend, cfg: cfg, store: ml.NewStore(), blocks: blocks, length: length,
 		width: graphs.TableWidth(length), gather: backend.String() != "go"}
@@ -86,8 +84,7 @@ func copyGraph(_ *ml.Scope, in []*graph.Node) []*graph.Node {
 	return graphs.CopyPlaces(in[0], in[1], in[2:])
 }
 
-// load replaces the weights. What the caches hold was made with the old ones and is
-// of no use afterwards.
+// load replaces the weights. The content of the caches is invalid afterwards.
 func (d *device) load(s *swap) error {
 	if d.native != nil {
 		d.native.pass.Use(s.net)
@@ -96,7 +93,7 @@ func (d *device) load(s *swap) error {
 	if d.ahead != nil {
 		return d.ahead.Load(s.weights)
 	}
-	defer kernels.Enter(d.kernels)() // they decide how deep the panels of weights are
+	defer kernels.Enter(d.kernels)() // kernels decide the depth of the panels of weights
 	return guard(func() error { return graphs.ImportDecode(d.store, d.cfg, s.named) })
 }
 
@@ -109,7 +106,7 @@ func (d *device) reset() {
 		return
 	}
 	if d.ahead != nil {
-		_ = d.ahead.Reset() // the next call reports what is wrong with the device
+		_ = d.ahead.Reset() // the next call reports an error of the device
 		return
 	}
 	d.caches = make([]*tensors.Tensor, 2*d.cfg.NumHiddenLayers)
@@ -161,7 +158,7 @@ func (d *device) execute(s *step) error {
 	})
 }
 
-// blockCopy asks for the first n tokens of a block in another one.
+// blockCopy copies the first n tokens of a block to another one.
 type blockCopy struct {
 	from, to int32
 	n        int
@@ -194,7 +191,7 @@ func (d *device) copyTokens(copies []blockCopy) error {
 	})
 }
 
-// places are the rows and columns of at most maxRows places, filled up with padding.
+// places returns the rows and columns of at most maxRows places, padded.
 func (d *device) places(at []int) *tensors.Tensor {
 	flat := make([]int32, 2*maxRows)
 	for i := range maxRows {
@@ -207,8 +204,8 @@ func (d *device) places(at []int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(flat, maxRows, 2)
 }
 
-// call executes a graph, which is built at its first call with each shape, with the
-// inputs and the caches, which it replaces. It returns the outputs before the caches.
+// call executes a graph, built at the first call with each shape, with the inputs and the
+// caches, which it replaces. It returns the outputs before the caches.
 func (d *device) call(exec *ml.Exec, outputs int, inputs ...*tensors.Tensor) ([]*tensors.Tensor, error) {
 	defer kernels.Enter(d.kernels)()
 	args := make([]any, 0, len(inputs)+len(d.caches))

@@ -15,44 +15,44 @@ import (
 	"temper/trainer/cpu/kernels"
 	backends "temper/trainer/device"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Config of an Engine.
 type Config struct {
-	// Model is the network's dimensions. Every policy that is loaded must have them.
+	// Model has the network's dimensions. Every loaded policy must have them.
 	Model model.Config
 	// LoadWeights reads a published policy. Only Load uses it.
 	LoadWeights func(ctx context.Context, ref blob.Ref) ([]tensor.Named, error)
-	// OpenWeights opens a published policy where its weights lie, and is used in the place
-	// of LoadWeights where it is there.
+	// OpenWeights, when not nil, replaces LoadWeights: it opens a published policy with its
+	// weights in place.
 	OpenWeights func(ctx context.Context, ref blob.Ref) (Source, error)
 	// Backend is a GoMLX backend string; "" means "go".
 	Backend string
 	// Kernels of the CPU backend: native, also when empty, or portable.
 	Kernels kernels.Choice
-	// Graph keeps the passes in the graph of the backend, also where package decode has
-	// the same bits for less, or an XLA device would make several tokens at a time.
+	// Graph makes all passes by the backend's graph, also where package decode has the same
+	// bits for less, or an XLA device could make several tokens in one call.
 	Graph bool
-	// Ahead is how many tokens of a request an XLA device makes before the host sees them, 16
+	// Ahead is the number of tokens of a request that an XLA device makes in one call, 16
 	// when 0. Other backends make one.
 	Ahead int
-	// Slots bounds the requests that run at the same time, 64 when 0. Others wait.
+	// Slots bounds the requests that run at the same time, 64 when 0. Other requests wait.
 	Slots int
-	// Capacity is how many tokens the caches hold, those of idle sessions included. 0
-	// is room for Slots contexts of MaxContext.
+	// Capacity is the number of tokens in the caches, including those of idle sessions. 0 is
+	// enough for Slots contexts of MaxContext.
 	Capacity int
-	// Shards splits slots and capacity over independent devices of the CPU backend, each
-	// with one thread. 0 means one per CPU for the CPU backend, else one.
+	// Shards divides slots and capacity among independent devices of the CPU backend, each
+	// with one thread. 0 means one a CPU for the CPU backend, else one.
 	Shards int
-	// MaxContext bounds the tokens of a context together with its generation. 0 is
-	// the model's max_position_embeddings.
+	// MaxContext bounds the tokens of a context with its generation. 0 is the model's
+	// max_position_embeddings.
 	MaxContext int
-	// Queue bounds the requests that run or wait, 1<<17 when 0. A request that waits costs
-	// its tokens and the goroutine of its caller, so callers bound themselves: the
-	// number exists to end a runaway client with an error instead of all memory.
+	// Queue bounds the requests that run or wait, 1<<17 when 0. A waiting request costs its
+	// tokens and a goroutine of the caller. Callers bound themselves; this limit stops a
+	// runaway client with an error before it takes all memory.
 	Queue int
-	// Log receives start-up facts; nil discards them.
+	// Log receives facts about the start; nil discards them.
 	Log *slog.Logger
 }
 
@@ -60,11 +60,11 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	shards  []*shard
-	desk    *desk
+	router  *router
 	wg      sync.WaitGroup
 	version atomic.Int64
 	loading sync.Mutex
-	release func() error // gives the weights back that are read in place; with loading
+	release func() error // releases weights that are read in place; guarded by loading
 	close   sync.Once
 	closed  chan struct{}
 }
@@ -80,7 +80,7 @@ func New(cfg Config) (*Engine, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, desk: newDesk(cfg.Queue), closed: make(chan struct{})}
+	e := &Engine{cfg: cfg, router: newRouter(cfg.Queue), closed: make(chan struct{})}
 	e.version.Store(-1)
 	devices, shapes, err := openDevices(cfg)
 	if err != nil {
@@ -88,7 +88,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	for i, dev := range devices {
 		e.shards = append(e.shards, newShard(dev, shapes, cfg.shardSlots()))
-		e.desk.add(e.shards[i])
+		e.router.add(e.shards[i])
 	}
 	cfg.Log.Info("policy engine ready", "backend", cfg.Backend, "shards", cfg.Shards, "slots", cfg.Slots,
 		"capacity", cfg.Capacity, "max_context", cfg.MaxContext, "native", e.Native(), "step_shapes", fmt.Sprint(shapes))
@@ -98,7 +98,7 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// setDefaults fills zero fields and reports everything that is wrong.
+// setDefaults fills zero fields and reports all mistakes.
 func (c *Config) setDefaults() error {
 	if err := c.Model.Validate(); err != nil {
 		return fmt.Errorf("engine model: %w", err)
@@ -137,14 +137,14 @@ func (c *Config) setDefaults() error {
 	return errors.Join(errs...)
 }
 
-// shardSlots is the number of slots of a shard.
+// shardSlots returns the number of slots of a shard.
 func (c *Config) shardSlots() int { return (c.Slots + c.Shards - 1) / max(c.Shards, 1) }
 
-// shardBlocks is the number of blocks of a shard. The check of the step shapes needs a few.
+// shardBlocks returns the number of blocks of a shard, enough for the check of step shapes.
 func (c *Config) shardBlocks() int { return max(blocksOf(c.Capacity/c.Shards), 4) }
 
-// defaultShards is one per CPU, or fewer where the steps of a shard would be so
-// small that they are mostly overhead.
+// defaultShards returns one a CPU, or fewer where the steps of a shard would be so small that
+// they are mostly overhead.
 func (c *Config) defaultShards() int {
 	if !cpuBackend(c.Backend) {
 		return 1
@@ -155,7 +155,7 @@ func (c *Config) defaultShards() int {
 // cpuBackend reports whether a backend string names the pure Go backend.
 func cpuBackend(config string) bool { return config == "go" || strings.HasPrefix(config, "go:") }
 
-// openDevices makes the devices of all shards, with the shapes of their steps.
+// openDevices opens the devices of all shards, and returns the shapes of their steps.
 func openDevices(cfg Config) ([]*device, []shape, error) {
 	native, err := nativeWorks(cfg)
 	if err != nil {
@@ -201,8 +201,8 @@ func openDevice(cfg Config) (*device, error) {
 		return nil, fmt.Errorf("open compute backend %q: %w", cfg.Backend, err)
 	}
 	if cpuBackend(cfg.Backend) {
-		// A shard has one thread. Handing parts of operations that take 50 microseconds
-		// to others costs 10 to 25 % more CPU.
+		// A shard has one thread. Distributing operations of 50 microseconds over more threads
+		// costs 10 to 25 % more CPU.
 		backends.HelpersOf(backend).Rest()
 	}
 	d, err := newDevice(backend, cfg.Model, cfg.shardBlocks(), max(cfg.MaxContext, probeTokens))
@@ -227,14 +227,14 @@ func (e *Engine) Generate(ctx context.Context, req inference.Request) (inference
 	j := &job{ctx: ctx, req: req, done: make(chan answer, 1)}
 	j.context = append(make([]int32, 0, len(req.Tokens)+min(req.MaxTokens, 4096)), req.Tokens...)
 	j.scale, j.greedy = scaleOf(req.Temperature)
-	if err := e.desk.submit(j); err != nil {
+	if err := e.router.submit(j); err != nil {
 		return inference.Generation{}, err
 	}
 	select {
 	case a := <-j.done:
 		return a.gen, a.err
 	case <-ctx.Done():
-		if e.desk.withdraw(j) || !errors.Is(context.Cause(ctx), inference.ErrCut) {
+		if e.router.withdraw(j) || !errors.Is(context.Cause(ctx), inference.ErrCut) {
 			a := cancelled(ctx, inference.Generation{Version: e.Version()})
 			return a.gen, a.err
 		}
@@ -249,7 +249,7 @@ func (e *Engine) Generate(ctx context.Context, req inference.Request) (inference
 	}
 }
 
-// check rejects requests that cannot be served whatever the load.
+// check rejects requests that no load allows.
 func (e *Engine) check(req inference.Request) error {
 	switch {
 	case len(req.Tokens) == 0:
@@ -280,8 +280,8 @@ func (e *Engine) check(req inference.Request) error {
 
 // Release implements inference.Engine.
 func (e *Engine) Release(session string) {
-	if s := e.desk.release(session); s != nil {
-		s.inbox.release(session)
+	if s := e.router.release(session); s != nil {
+		s.commands.release(session)
 	}
 }
 
@@ -321,14 +321,14 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 func (e *Engine) Close() {
 	e.close.Do(func() {
 		for _, s := range e.shards {
-			s.inbox.close()
+			s.commands.close()
 		}
 		e.wg.Wait()
 		for _, s := range e.shards {
 			s.dev.close()
 		}
 		close(e.closed)
-		e.loading.Lock() // whoever loads learns that the engine is closed
+		e.loading.Lock() // a concurrent load learns that the engine is closed
 		defer e.loading.Unlock()
 		if e.release != nil {
 			if err := e.release(); err != nil {
@@ -348,19 +348,19 @@ func (e *Engine) Status(context.Context) (inference.Status, error) {
 	}, nil
 }
 
-// Stats are counts since the start, and gauges of the moment.
+// Stats are counts since the start, and current gauges.
 type Stats struct {
 	Generated int64 // tokens sampled
 	Prefilled int64 // context tokens fed without sampling
-	Shared    int64 // context tokens that were not fed, because other contexts begin alike
+	Shared    int64 // context tokens not fed because another context has the same beginning
 	Steps     int64 // device passes
 	Rows      int64 // rows of all passes with padding; (Generated+Prefilled)/Rows is the fill
-	Evictions int64 // idle sessions that lost their cache to others
-	Preempted int64 // running requests that did, and were fed again
+	Evictions int64 // idle sessions that lost their cache to other sequences
+	Preempted int64 // running requests that lost their cache and were fed again
 	Capacity  int64 // tokens that the caches hold
 	Used      int64 // tokens of the blocks that requests and idle sessions hold
-	Slots     int   // most requests that run
-	Active    int   // requests that run
+	Slots     int   // most running requests
+	Active    int   // running requests
 	Idle      int   // idle sessions that have blocks
 	Requests  int   // running and waiting
 	Ahead     AheadStats
@@ -386,6 +386,6 @@ func (e *Engine) Stats() Stats {
 			st.Ahead.add(*a)
 		}
 	}
-	st.Requests, _ = e.desk.counts()
+	st.Requests, _ = e.router.counts()
 	return st
 }

@@ -7,35 +7,34 @@ import (
 
 	"temper/trainer/decode"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
-// maxRows is the number of tokens in the largest step. With so many the CPU kernels
-// run at full speed, and all products of a small model still use the kernel for
-// small matrices, which rounds every row alike.
+// maxRows is the number of tokens in the largest step. With so many the CPU kernels run at
+// full speed, and all products of a small model still use the kernel for small matrices,
+// which rounds every row alike.
 const maxRows = 64
 
 // maxChunk bounds the tokens of one sequence in a step.
 const maxChunk = 16
 
-// probeTokens is the length of the sequence on which the shapes are compared. It is
-// more than a chunk, and more than a vector of the attention kernel.
+// probeTokens is the length of the sequence that compares the shapes. It is longer than a
+// chunk, and longer than a vector of the attention kernel.
 const probeTokens = 18
 
-// Bounds of the network on which engines of large networks are checked. Its layers are
-// those of the network, fewer of them: what a layer computes, and by which kernels, depends
-// on its sizes alone.
+// Bounds of the network that checks the engines of large networks. It has fewer layers with
+// the same sizes: the sizes alone decide a layer's kernels and bits.
 const (
 	probeLayers  = 2
 	probeLength  = 512
 	probeSlots   = maxRows + 2
-	probeVocab   = 4096      // where the native pass is compared
+	probeVocab   = 4096      // for the comparison of the native pass
 	smallNetwork = 256 << 20 // bytes of weights below which the network itself is checked
 )
 
-// reduced is the configuration on which an engine is checked; whole where it is the
-// engine's own.
-func reduced(cfg Config) (small Config, whole bool) {
+// reduced returns the configuration on which an engine is checked; full reports that cfg was
+// small enough to use.
+func reduced(cfg Config) (small Config, full bool) {
 	if 4*cfg.Model.NumParameters() < smallNetwork {
 		return cfg, true
 	}
@@ -45,14 +44,13 @@ func reduced(cfg Config) (small Config, whole bool) {
 	return cfg, false
 }
 
-// shapesOf returns the step shapes whose results are bit-identical to
-// those of the largest shape, whatever row a sequence is in and whatever runs beside
-// it. A backend is free to choose a kernel by size, so the claim is tested on the
-// device itself at every start: a sequence runs alone through the largest shape, and
-// then among others through each shape. Of a large network, another device has the first
-// layers.
+// shapesOf returns the step shapes whose results are bit-identical to those of the largest
+// shape, in any row of a step and beside any other sequence. A backend may choose a kernel by
+// size, so every start tests that on the device: a sequence runs alone through the largest
+// shape, and then among others through each shape. For a large network a second device has
+// the first layers.
 func shapesOf(cfg Config, d *device) ([]shape, error) {
-	if small, whole := reduced(cfg); !whole {
+	if small, full := reduced(cfg); !full {
 		var err error
 		if d, err = openDevice(small); err != nil {
 			return nil, err
@@ -83,17 +81,17 @@ func shapesOf(cfg Config, d *device) ([]shape, error) {
 	return shapes, nil
 }
 
-// nativeShape bounds a native pass. It takes any number of tokens up to that.
+// nativeShape bounds a native pass. It takes any smaller number of tokens.
 var nativeShape = shape{maxRows, maxRows}
 
-// nativeWorks reports whether devices may compute without a graph: whether that gives the
-// bits that the graph gives, for one token at a time, for several, alone and among others.
+// nativeWorks reports whether devices may compute without a graph: whether that gives the bits
+// of the graph, for one token at a time and for several, alone and among other sequences.
 func nativeWorks(cfg Config) (bool, error) {
 	if cfg.Graph || !cpuBackend(cfg.Backend) || decode.BlockTokens != blockTokens || decode.Check(cfg.Model, cfg.Kernels) != nil {
 		return false, nil
 	}
-	small, whole := reduced(cfg)
-	if !whole {
+	small, full := reduced(cfg)
+	if !full {
 		small.Model.VocabSize = min(small.Model.VocabSize, probeVocab)
 	}
 	graph, err := openDevice(small)
@@ -124,8 +122,7 @@ func nativeWorks(cfg Config) (bool, error) {
 	return true, nil
 }
 
-// probeWeights are start weights of the network with biases, all large enough that a
-// difference in any sum reaches the result.
+// probeWeights returns weights large enough that a difference in any sum reaches the result.
 func probeWeights(cfg model.Config) *swap {
 	cfg.InitializerRange = max(cfg.InitializerRange, 0.1)
 	weights, err := model.InitialTensors(cfg, 1)
@@ -142,9 +139,9 @@ func probeWeights(cfg model.Config) *swap {
 	return &swap{weights: tensor.StoredByName(weights)}
 }
 
-// probe runs a fixed sequence through steps of one shape, and returns for each of its
-// tokens the bits of what was sampled. With a crowd, all other tokens of a step belong
-// to other sequences, and the blocks of this one are not the first ones nor in order.
+// probe runs a fixed sequence through steps of one shape, and returns the bits of what was
+// sampled for each token. With a crowd, the other tokens of a step belong to other sequences,
+// and the blocks of this sequence are neither first nor in order.
 func probe(d *device, s shape, crowd bool) ([]uint64, error) {
 	d.reset()
 	tokens := make([]int32, probeTokens)
@@ -175,8 +172,8 @@ func probe(d *device, s shape, crowd bool) ([]uint64, error) {
 	return bits, nil
 }
 
-// bystanders feeds one token each to at most n sequences, two blocks each, and leaves the
-// last two blocks alone.
+// bystanders feeds one token to each of at most n sequences of two blocks, and leaves the last
+// two blocks free.
 func bystanders(d *device, n, position int) []feed {
 	var feeds []feed
 	for i := int32(0); int(2*i+4) <= d.blocks && len(feeds) < n; i++ {

@@ -2,7 +2,7 @@ package engine
 
 import "temper/trainer/decode"
 
-// native computes passes without a graph, over blocks of its own.
+// native computes passes without a graph, over separate blocks.
 type native struct {
 	pass   *decode.Pass
 	tokens []decode.Token

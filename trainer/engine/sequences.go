@@ -2,55 +2,53 @@ package engine
 
 import "slices"
 
-// sequence is a context with its keys and values: of a running job, or of a session
-// that waits for its next turn.
+// sequence is a context with its keys and values: of a running job, or of an idle session.
 type sequence struct {
 	session string
 	job     *job // nil when idle
 	blocks  []*block
-	// cached is the number of tokens, from the first, whose keys and values are there.
+	// cached is the number of leading tokens whose keys and values are present.
 	cached int
-	// tokens are the cached ones of an idle sequence.
+	// tokens are the cached tokens of an idle sequence.
 	tokens []int32
-	// source is a block of another context that begins with the same tokens as one of
-	// this: sourced of them are copied when they are there.
+	// source is a block of another context that begins with the same sourced tokens as a block
+	// of this one: they are copied when they are present.
 	source   *block
 	sourced  int
-	sourceOf int    // the index of the block that is filled from source
+	sourceOf int    // index of the block that is filled from source
 	used     uint64 // orders idle sequences by the time they became idle
 }
 
-// sequences gives blocks to jobs. Those of idle sessions are kept as long as the device
-// stays busy without them.
+// sequences gives blocks to jobs. Idle sessions keep their blocks while the device is busy
+// without them.
 //
 // Invariant: a session has at most one sequence.
 type sequences struct {
 	pool      *pool
-	slots     int         // most that run
-	tight     bool        // there are fewer blocks than that many sequences may need
+	slots     int         // most running sequences
+	tight     bool        // that many sequences may need more blocks than there are
 	running   []*sequence // by age of their jobs
 	sessions  map[string]*sequence
-	forgotten func(session string) // is told of sessions that lost everything
+	forgotten func(session string) // called with each session that lost all of its blocks
 	clock     uint64
 	evictions int64
 	preempted int64
 }
 
-// evictBelow is the number of running jobs at which a new one stops taking the blocks of
-// idle sessions, and waits. Steps are well filled at that point, and the tool of the
-// idle session is likely to answer sooner than its tokens could be fed again.
+// evictBelow is the number of running jobs from which a new job waits instead of taking the
+// blocks of idle sessions. Steps are well filled then, and the tool of an idle session
+// probably answers sooner than its tokens could be fed again.
 const evictBelow = 16
 
-// newSequences divides blocks among at most a number of slots that run at the same time,
-// each with at most a number of tokens.
+// newSequences divides blocks among at most slots running sequences of at most length tokens.
 func newSequences(slots, blocks, tokens int) *sequences {
 	return &sequences{pool: newPool(blocks), slots: slots, tight: blocks < slots*blocksOf(tokens), sessions: map[string]*sequence{}, forgotten: func(string) {}}
 }
 
-// blocksOf is the number of blocks that n tokens need.
+// blocksOf returns the number of blocks for n tokens.
 func blocksOf(n int) int { return (n + blockTokens - 1) / blockTokens }
 
-// own is the idle sequence of a job's session, nil where there is none.
+// own returns the idle sequence of a job's session, nil for none.
 func (s *sequences) own(j *job) *sequence {
 	if q := s.sessions[j.req.Session]; q != nil && q.job == nil {
 		return q
@@ -58,8 +56,8 @@ func (s *sequences) own(j *job) *sequence {
 	return nil
 }
 
-// begin runs a job in the sequence of its session, or in a new one that takes from others
-// what they have in common. It returns nil when the job must wait.
+// begin runs a job in the sequence of its session, or in a new one that shares blocks with
+// equal contexts. It returns nil when the job must wait.
 func (s *sequences) begin(j *job) *sequence {
 	if len(s.running) >= s.slots {
 		return nil
@@ -77,14 +75,14 @@ func (s *sequences) begin(j *job) *sequence {
 	q := &sequence{job: j}
 	s.share(q)
 	need := blocksOf(len(j.context)) - len(q.blocks)
-	if s.tight { // those that run will soon need more blocks, too
+	if s.tight { // the running sequences will soon need more blocks
 		need += (len(s.running) + 7) / 8
 	}
 	if s.pool.available() < need && len(s.running) >= evictBelow || !s.reserve(q, need) {
 		s.dropBlocks(q, 0)
 		return nil
 	}
-	if s.sessions[j.req.Session] == nil && j.req.Session != "" { // or it is running already, and this one is served without it
+	if s.sessions[j.req.Session] == nil && j.req.Session != "" { // a second concurrent request of a session gets no session
 		q.session = j.req.Session
 		s.sessions[q.session] = q
 	}
@@ -92,7 +90,7 @@ func (s *sequences) begin(j *job) *sequence {
 	return q
 }
 
-// run makes a sequence one of those that run. It gets blocks for its whole context.
+// run adds a sequence to the running ones. It gets blocks for its whole context.
 func (s *sequences) run(q *sequence) {
 	for i := len(q.blocks); i < blocksOf(len(q.job.context)); i++ {
 		s.append(q)
@@ -104,8 +102,7 @@ func (s *sequences) run(q *sequence) {
 	}
 }
 
-// append gives a sequence one more block, for the tokens that its context has there or will
-// have.
+// append gives a sequence one more block, for present or future tokens.
 func (s *sequences) append(q *sequence) {
 	parent, first := uint64(0), len(q.blocks)*blockTokens
 	if len(q.blocks) > 0 {
@@ -116,8 +113,8 @@ func (s *sequences) append(q *sequence) {
 	q.blocks = append(q.blocks, b)
 }
 
-// keepCommonPast keeps the part of an idle sequence that its new job's context begins
-// with. The last token of the context is always fed again, since its logits are needed.
+// keepCommonPast keeps the part of an idle sequence with which its new job's context begins.
+// The last token of the context is always fed again, since its logits are needed.
 func (s *sequences) keepCommonPast(q *sequence) {
 	context := q.job.context
 	n, limit := 0, min(q.cached, len(context)-1)
@@ -125,7 +122,7 @@ func (s *sequences) keepCommonPast(q *sequence) {
 		n++
 	}
 	if last := n / blockTokens; last < len(q.blocks) && n%blockTokens > 0 {
-		if b := q.blocks[last]; b.refs > 1 { // others read, or wait for, what would be overwritten
+		if b := q.blocks[last]; b.refs > 1 { // other sequences read this block, or wait for it
 			n = last * blockTokens
 		} else {
 			s.pool.rewind(b, n%blockTokens)
@@ -137,12 +134,12 @@ func (s *sequences) keepCommonPast(q *sequence) {
 	s.dropBlocks(q, blocksOf(n))
 }
 
-// share gives a new sequence the blocks that begin its context, full or about to be
-// filled by others. Where they end, the first block that was begun after them may
-// begin with the right tokens.
+// share gives a new sequence the blocks of the beginning of its context, full or being filled
+// by other sequences. The first block that was begun after them may begin with the right
+// tokens.
 func (s *sequences) share(q *sequence) {
 	context, parent := q.job.context, uint64(0)
-	limit := len(context) - 1 // the last token is fed in any case
+	limit := len(context) - 1 // the last token is always fed
 	for at := 0; at+blockTokens <= limit; at += blockTokens {
 		b := s.pool.full[content{parent, [blockTokens]int32(context[at:])}]
 		if b == nil {
@@ -153,7 +150,7 @@ func (s *sequences) share(q *sequence) {
 	}
 	b, at, n := s.pool.begun[parent], len(q.blocks)*blockTokens, 0
 	if b == nil || blocksOf(len(context)) == len(s.pool.blocks) {
-		return // a context that fills the device needs the place of what it would copy from, too
+		return // a context that fills the device also needs the block of the copy's source
 	}
 	for known := b.known(); n < known && at+n < limit && b.tokens[n] == context[at+n]; {
 		n++
@@ -164,8 +161,8 @@ func (s *sequences) share(q *sequence) {
 	}
 }
 
-// reserve makes n blocks available, if need be by taking those of sessions that have
-// been idle for longest. q keeps what it has.
+// reserve makes n blocks available, if necessary by taking those of the sessions that have
+// been idle longest. q keeps its blocks.
 func (s *sequences) reserve(q *sequence, n int) bool {
 	for s.pool.available() < n {
 		oldest := s.oldestIdle(q)
@@ -178,7 +175,7 @@ func (s *sequences) reserve(q *sequence, n int) bool {
 	return true
 }
 
-// oldestIdle is the sequence that has been idle for longest, except q.
+// oldestIdle returns the sequence that has been idle longest, except q.
 func (s *sequences) oldestIdle(q *sequence) (oldest *sequence) {
 	for _, idle := range s.sessions {
 		if idle.job == nil && idle != q && (oldest == nil || idle.used < oldest.used) {
@@ -195,8 +192,8 @@ func (s *sequences) forget(q *sequence) {
 	s.forgotten(q.session)
 }
 
-// grow gives every running job blocks for its whole context. Where there are too few, the
-// youngest job gives up its own and is returned: it starts again from its tokens.
+// grow gives every running job blocks for its whole context. When there are too few, the
+// youngest job gives up its blocks and is returned: it starts again from its tokens.
 func (s *sequences) grow() (preempted []*job) {
 	for i := 0; i < len(s.running); i++ {
 		q := s.running[i]
@@ -211,7 +208,7 @@ func (s *sequences) grow() (preempted []*job) {
 	return preempted
 }
 
-// preempt takes everything from a running sequence.
+// preempt takes all blocks from a running sequence.
 func (s *sequences) preempt(q *sequence) *job {
 	j := q.job
 	s.preempted++
@@ -236,7 +233,7 @@ func (s *sequences) finish(q *sequence) {
 	q.used = s.clock
 }
 
-// stop takes a sequence from those that run.
+// stop removes a sequence from the running ones.
 func (s *sequences) stop(q *sequence) {
 	i := slices.Index(s.running, q)
 	s.running = slices.Delete(s.running, i, i+1)
@@ -244,7 +241,7 @@ func (s *sequences) stop(q *sequence) {
 	s.rest(q)
 }
 
-// rest leaves a sequence without a job.
+// rest detaches a sequence from its job.
 func (s *sequences) rest(q *sequence) {
 	for _, b := range q.blocks {
 		if b.owner == q {
@@ -254,8 +251,8 @@ func (s *sequences) rest(q *sequence) {
 	q.job, q.tokens = nil, q.tokens[:min(q.cached, len(q.tokens))]
 }
 
-// dropBlocks drops all blocks but the first n, the last ones first: they are the first
-// to be given to others.
+// dropBlocks drops all blocks but the first n, last ones first, so that those are reused
+// first.
 func (s *sequences) dropBlocks(q *sequence, n int) {
 	s.dropSource(q)
 	for i := len(q.blocks) - 1; i >= n; i-- {
@@ -275,8 +272,7 @@ func (s *sequences) dropSource(q *sequence) {
 	}
 }
 
-// release forgets a session. A generation that is under way keeps its blocks until it
-// ends.
+// release forgets a session. A running generation keeps its blocks until it ends.
 func (s *sequences) release(session string) {
 	q := s.sessions[session]
 	if q == nil {
@@ -297,7 +293,7 @@ func (s *sequences) invalidate() {
 	s.pool.clear()
 }
 
-// idleBlocks is how many blocks idle sequences hold.
+// idleBlocks returns the number of blocks that idle sequences hold.
 func (s *sequences) idleBlocks() int {
 	n := 0
 	for _, q := range s.sessions {
@@ -308,9 +304,8 @@ func (s *sequences) idleBlocks() int {
 	return min(n, s.pool.held())
 }
 
-// catchUp moves a running sequence past the tokens that others have fed, and reports
-// whether the next token is its own to feed. It adds to the copies that must be made before
-// the next pass.
+// catchUp moves a running sequence past the tokens that other sequences have fed, and reports
+// whether it has to feed its next token itself. It adds the copies to make before the next pass.
 func (s *sequences) catchUp(q *sequence, copies []blockCopy) ([]blockCopy, bool) {
 	for {
 		b, at := q.blocks[q.cached/blockTokens], q.cached%blockTokens
@@ -329,17 +324,17 @@ func (s *sequences) catchUp(q *sequence, copies []blockCopy) ([]blockCopy, bool)
 				copies = append(copies, blockCopy{from.id, b.id, n})
 			}
 			b.filled = n
-			s.dropSource(q) // what it holds stays until the copies are made
+			s.dropSource(q) // the block keeps its content until the copies are made
 		case b.owner != nil:
 			return copies, false
-		default: // its owner has gone
+		default: // its owner has ended
 			b.owner = q
 		}
 	}
 }
 
-// claim makes a sequence the owner of the blocks of its next n tokens, or of fewer where
-// others own them, and returns how many tokens it may feed.
+// claim makes a sequence the owner of the blocks of its next n tokens, or of fewer where other
+// sequences own them, and returns the number of tokens that it may feed.
 func (q *sequence) claim(n int) int {
 	for i := q.cached/blockTokens + 1; i*blockTokens < q.cached+n; i++ {
 		b := q.blocks[i]
@@ -351,7 +346,7 @@ func (q *sequence) claim(n int) int {
 	return n
 }
 
-// advance notes that the keys and values of a sequence's next tokens are there.
+// advance records that the keys and values of a sequence's next tokens are present.
 func (q *sequence) advance(p *pool, tokens []int32) {
 	for _, token := range tokens {
 		b := q.blocks[q.cached/blockTokens]

@@ -12,15 +12,15 @@ import (
 	"temper/internal/rl"
 )
 
-// job is a request in the engine. It carries the context of its caller because the
-// caller waits in another goroutine.
+// job is a request in the engine. It stores the context of its caller, which waits in another
+// goroutine.
 type job struct {
 	ctx   context.Context
 	req   inference.Request
 	age   uint64 // smaller is older
-	route *route // of its session, the desk's
-	begun bool   // it has been running
-	// context is the request's tokens and what was sampled since.
+	route *route // of its session, in the router
+	begun bool   // it has run at least once
+	// context has the request's tokens and the sampled ones.
 	context  []int32
 	logprobs []float32
 	kept     []inference.Kept
@@ -40,7 +40,7 @@ type answer struct {
 type counters struct {
 	generated, prefilled, shared, steps, evictions, preempted, rows atomic.Int64
 	active, idle, held                                              atomic.Int64
-	// queued are the passes during which requests had no shard yet, and vacant the slots
+	// queued counts the passes during which requests waited for a shard, and vacant the slots
 	// without a request in those passes.
 	queued, vacant atomic.Int64
 	busy           busyRows
@@ -56,27 +56,27 @@ type shard struct {
 	version   int64
 	waiting   []*job // by age
 	swap      *swap
-	first     int // the running sequence that is served first, where there are more than rows in a step
-	begun     int // blocks of jobs that have begun since the last report
+	first     int // index of the running sequence that the next step serves first
+	begun     int // blocks of the jobs begun since the last report
 
-	desk   *desk
-	number int // of the shard, the desk's
-	inbox  *inbox
-	stats  *counters
+	router   *router
+	number   int // of the shard in the router
+	commands *commandQueue
+	stats    *counters
 }
 
 // newShard prepares a shard, which works while serve runs.
 func newShard(dev *device, shapes []shape, slots int) *shard {
 	return &shard{
 		dev: dev, shapes: shapes, steps: map[shape]*step{}, sequences: newSequences(slots, dev.blocks, dev.length), version: -1,
-		inbox: newInbox(), stats: &counters{},
+		commands: newCommandQueue(), stats: &counters{},
 	}
 }
 
-// serve answers requests until the inbox is closed.
+// serve answers requests until the queue is closed.
 func (s *shard) serve() {
 	for {
-		m := s.inbox.empty()
+		m := s.commands.drain()
 		s.waiting = append(s.waiting, m.jobs...)
 		for _, session := range m.releases {
 			s.sequences.release(session)
@@ -95,20 +95,20 @@ func (s *shard) serve() {
 		s.publishStats()
 		if s.step(); len(s.sequences.running) == 0 && len(s.waiting) == 0 && s.swap == nil {
 			if s.publishStats() > 0 {
-				continue // one ring may have been for more requests than had room
+				continue // a wakeup may stand for more requests than there was space for
 			}
-			<-s.inbox.bell
+			<-s.commands.wakeup
 			if s.dev.ahead != nil {
-				s.inbox.calm()
+				s.commands.waitForBurst()
 			}
 		}
 	}
 }
 
-// takeMore takes requests that have no shard yet while there is room for them.
+// takeMore takes waiting requests of the router while there is space for them.
 func (s *shard) takeMore() {
 	for s.swap == nil {
-		j := s.desk.takeNext(s, s.room)
+		j := s.router.takeNext(s, s.room)
 		if j == nil {
 			return
 		}
@@ -129,7 +129,7 @@ func (s *shard) room(j *job) bool {
 	return under == 0 || under < s.sequences.slots && free+idle >= need
 }
 
-// dropCancelled ends the jobs whose callers have gone.
+// dropCancelled ends the jobs whose callers have given up.
 func (s *shard) dropCancelled() {
 	for _, q := range slices.Clone(s.sequences.running) {
 		if j := q.job; j.ctx.Err() != nil {
@@ -145,13 +145,13 @@ func (s *shard) dropCancelled() {
 	})
 }
 
-// sampled is what a job has so far.
+// sampled returns the generation of a job so far.
 func (s *shard) sampled(j *job) inference.Generation {
 	return inference.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Kept: j.kept, Top: j.top, Version: s.version}
 }
 
-// cancelled answers a job whose caller's context has ended: with what was sampled when
-// the caller asks for that.
+// cancelled answers a job whose caller's context has ended, with the tokens so far if the
+// caller asks for them.
 func cancelled(ctx context.Context, gen inference.Generation) answer {
 	if !errors.Is(context.Cause(ctx), inference.ErrCut) {
 		return answer{err: ctx.Err()}
@@ -160,9 +160,9 @@ func cancelled(ctx context.Context, gen inference.Generation) answer {
 	return answer{gen: gen}
 }
 
-// admit begins waiting jobs in their order. A job whose session has its blocks does not
-// wait for the jobs before it. While a swap is pending only jobs begin that have been
-// running: they end on the old weights.
+// admit begins waiting jobs in order. A job whose session has its blocks does not wait for
+// earlier jobs. While a swap is pending, only preempted jobs begin: they end on the old
+// weights.
 func (s *shard) admit() {
 	full := false
 	s.waiting = slices.DeleteFunc(s.waiting, func(j *job) bool {
@@ -186,7 +186,7 @@ func (s *shard) admit() {
 	})
 }
 
-// countBegun notes that the desk need not keep blocks for a job any more.
+// countBegun records that the router need not reserve blocks for a job any more.
 func (s *shard) countBegun(j *job) {
 	if !j.begun {
 		j.begun = true
@@ -194,7 +194,7 @@ func (s *shard) countBegun(j *job) {
 	}
 }
 
-// swapWeights changes the weights when no job depends on the old ones any more.
+// swapWeights replaces the weights when no job depends on the old ones.
 func (s *shard) swapWeights() {
 	if s.swap == nil || len(s.sequences.running) > 0 || slices.ContainsFunc(s.waiting, func(j *job) bool { return j.begun }) {
 		return
@@ -203,13 +203,13 @@ func (s *shard) swapWeights() {
 	s.sequences.invalidate()
 	s.version = s.swap.version
 	if err != nil {
-		s.version = -1 // part of the old weights may be gone
+		s.version = -1 // a part of the old weights may be gone
 	}
 	s.swap.done <- err
 	s.swap = nil
 }
 
-// step feeds the next tokens of every job and hands out what was sampled.
+// step feeds the next tokens of every job and gives the jobs their sampled tokens.
 func (s *shard) step() {
 	s.growAll()
 	if s.dev.ahead != nil {
@@ -247,8 +247,8 @@ func (s *shard) step() {
 	}
 }
 
-// growAll gives every running job the blocks that it needs next. Jobs that lose theirs
-// wait, in front of the younger ones.
+// growAll gives every running job the blocks for its next tokens. Jobs that lose their blocks
+// wait before the younger ones.
 func (s *shard) growAll() {
 	for _, j := range s.sequences.grow() {
 		at, _ := slices.BinarySearchFunc(s.waiting, j.age, func(w *job, age uint64) int { return cmp.Compare(w.age, age) })
@@ -256,9 +256,9 @@ func (s *shard) growAll() {
 	}
 }
 
-// plan chooses what the next step feeds: one token of each job, then as many more of
-// the contexts as fit. Where there are more jobs than rows in a step, jobs take turns.
-// A job whose next tokens another one is feeding waits for them.
+// plan chooses the tokens of the next step: one of each job, then as many more of the contexts
+// as fit. If there are more jobs than rows in a step, jobs take turns. A job waits while
+// another one feeds its next tokens.
 func (s *shard) plan() (feeds []feed, fed []*sequence) {
 	running := s.sequences.running
 	largest := s.shapes[len(s.shapes)-1]
@@ -308,8 +308,7 @@ func (s *shard) buffers(sh shape) *step {
 	return st
 }
 
-// take appends the sampled token to the job of a sequence, and ends a job that is
-// complete.
+// take appends the sampled token to the job of a sequence, and ends a complete job.
 func (s *shard) take(q *sequence, st *step, at int) {
 	j := q.job
 	token, logprob := st.sampled[at], st.logprobs[at]
@@ -350,12 +349,11 @@ func (s *shard) finish(q *sequence, a answer) {
 // answerJob ends a job.
 func (s *shard) answerJob(j *job, a answer) {
 	s.countBegun(j)
-	s.desk.end(j, s.number)
+	s.router.end(j, s.number)
 	j.done <- a
 }
 
-// startOver fails the running jobs after an error of the device and empties the
-// caches.
+// startOver fails the running jobs after an error of the device and empties the caches.
 func (s *shard) startOver(err error) {
 	for _, q := range slices.Clone(s.sequences.running) {
 		s.finish(q, answer{err: err})
@@ -377,8 +375,8 @@ func (s *shard) endAll(err error) {
 	}
 }
 
-// publishStats copies the figures of the sequences for Stats and for the desk, and returns how many
-// requests wait for a shard.
+// publishStats copies the figures of the sequences for Stats and the router, and returns the
+// number of waiting requests.
 func (s *shard) publishStats() (queued int) {
 	q := s.sequences
 	running := len(q.running)
@@ -393,7 +391,7 @@ func (s *shard) publishStats() (queued int) {
 	s.stats.evictions.Store(q.evictions)
 	s.stats.preempted.Store(q.preempted)
 	s.stats.held.Store(int64(q.pool.held()))
-	if queued = s.desk.report(s.number, q.pool.available(), q.idleBlocks(), s.begun); queued > 0 {
+	if queued = s.router.report(s.number, q.pool.available(), q.idleBlocks(), s.begun); queued > 0 {
 		s.stats.queued.Add(1)
 		s.stats.vacant.Add(int64(q.slots - running))
 	}

@@ -7,15 +7,14 @@ import (
 
 // feed is the part of one sequence that a step processes.
 type feed struct {
-	blocks   []int32 // numbers of the blocks of the sequence, up to that of the last of tokens
+	blocks   []int32 // numbers of the blocks of the sequence, up to the block of the last of tokens
 	tokens   []int32 // next tokens of the context, at most the step's chunk
 	position int     // of tokens[0]
 	uniform  float32 // selects the token after the last of tokens
 	scale    float32
 	greedy   float32
-	every    bool // sample after each of tokens, and not after the last one alone
-	// last is the index, among the outputs of the step, of what follows the last of
-	// tokens. fill sets it.
+	every    bool // sample after each of tokens, not only after the last
+	// last is the index of the output that follows the last of tokens. fill sets it.
 	last int
 }
 
@@ -55,13 +54,13 @@ func newStep(sh shape, width int) *step {
 	return s
 }
 
-// newNativeStep is newStep for a native pass, which takes the feeds as they are.
+// newNativeStep is newStep for a native pass, which takes the feeds directly.
 func newNativeStep(n int) *step {
 	return &step{n: n, sampled: make([]int32, n), logprobs: make([]float32, n)}
 }
 
-// fill writes the feeds into the inputs. The rest of the n tokens is padding; it goes
-// to places from padding on, which no query attends to.
+// fill writes the feeds into the inputs. The rest of the n tokens is padding; its keys and
+// values go to places from padding on, to which no query attends.
 func (s *step) fill(feeds []feed, padding int) {
 	s.feeds = feeds
 	if s.attention == nil {
@@ -98,31 +97,30 @@ func (s *step) fill(feeds []feed, padding int) {
 	}
 }
 
-// place says where in the caches the keys and values of the i-th token go.
+// place returns where in the caches the keys and values of the i-th token go.
 func (s *step) place(i, at int) { s.rows[i], s.columns[i] = int32(at/s.width), int32(at%s.width) }
 
 // shape is the size of a step graph.
 type shape struct{ n, chunk int }
 
-// smallestShape returns the smallest shape that holds the number of tokens and the
-// longest feed.
+// smallestShape returns the smallest shape for a number of tokens and the longest feed.
 func smallestShape(shapes []shape, tokens, longest int) shape {
 	i := slices.IndexFunc(shapes, func(s shape) bool { return s.n >= tokens && s.chunk >= longest })
 	return shapes[i]
 }
 
-// maxBusyRows bounds the histogram of busy rows: passes that serve more count as it.
+// maxBusyRows is the last bucket of the histogram of busy rows.
 const maxBusyRows = 1024
 
-// busyRows counts passes by the number of requests that each of them served. The row of
-// a request that feeds a part of its prompt is as busy as one that samples.
+// busyRows counts passes by the number of requests that they served. A row that feeds a part
+// of a prompt is as busy as one that samples.
 type busyRows struct{ passes [maxBusyRows + 1]atomic.Int64 }
 
-// add counts a pass that serves so many requests.
+// add counts a pass that served n requests.
 func (b *busyRows) add(requests int) { b.passes[min(requests, maxBusyRows)].Add(1) }
 
-// PassesByRows counts the passes since the start by the number of requests that each of
-// them served, from 0 on, over all shards.
+// PassesByRows returns the passes since the start by the number of requests that they served,
+// from 0 on, over all shards.
 func (e *Engine) PassesByRows() []int64 {
 	var out []int64
 	for _, s := range e.shards {

@@ -20,8 +20,8 @@ type truncated struct {
 	total float64     // of their probabilities
 }
 
-// truncate applies a sampler to softmax(scale * logits). It computes in float64 on the
-// host, from the logits of one token alone, so its bits depend on the request alone.
+// truncate applies a sampler to softmax(scale * logits). It computes in float64 on the host,
+// from the logits of one token, so its bits depend on the request alone.
 func truncate(logits []float32, scale float32, by inference.Sampler) truncated {
 	left := make([]candidate, len(logits))
 	highest := float64(slices.Max(logits)) * float64(scale)
@@ -53,7 +53,7 @@ func truncate(logits []float32, scale float32, by inference.Sampler) truncated {
 	return truncated{left, sum(left)}
 }
 
-// nucleus is the shortest beginning that has at least a part of the whole probability.
+// nucleus returns the shortest prefix that has at least a share of the whole probability.
 func nucleus(sorted []candidate, part float64) []candidate {
 	want, have := part*sum(sorted), 0.0
 	for i, c := range sorted {
@@ -71,8 +71,8 @@ func sum(cs []candidate) (total float64) {
 	return total
 }
 
-// draw selects a token by inverting the cumulative distribution, or the likeliest one,
-// and returns it with its log-probability among those that are left.
+// draw selects a token by inverting the cumulative distribution, or the likeliest one, and
+// returns it with its log-probability among the kept tokens.
 func (d truncated) draw(uniform float32, greedy bool) (token int32, logprob float32) {
 	var chosen candidate
 	if greedy {
@@ -96,7 +96,7 @@ func (d truncated) draw(uniform float32, greedy bool) (token int32, logprob floa
 	return chosen.id, float32(math.Log(chosen.p / d.total))
 }
 
-// kept says what is left.
+// kept describes the kept part.
 func (d truncated) kept(ids bool) inference.Kept {
 	k := inference.Kept{Count: len(d.left)}
 	if ids {
@@ -107,11 +107,11 @@ func (d truncated) kept(ids bool) inference.Kept {
 	return k
 }
 
-// likeliest are the n likeliest tokens that are left, the likeliest first. The one that
-// was sampled has the log-probability that it is reported with.
+// likeliest returns the n likeliest kept tokens, in descending order. The sampled one has its
+// reported log-probability.
 func (d truncated) likeliest(n int, sampled int32, logprob float32) []inference.TokenLogprob {
 	best := make([]candidate, 0, n+1)
-	for _, c := range d.left { // by id, so that of equals the first stays in front
+	for _, c := range d.left { // sorted by id, so that the first of equals stays in front
 		if len(best) == n && c.p <= best[n-1].p {
 			continue
 		}

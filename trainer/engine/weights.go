@@ -7,18 +7,18 @@ import (
 
 	"temper/trainer/decode"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
-// Source has the weights of a policy where they lie, for example a model directory.
+// Source has the weights of a policy in place, for example in a model directory.
 type Source interface {
-	// Stored returns a weight. Its values stay as they are until Close.
+	// Stored returns a weight. Its values do not change before Close.
 	Stored(name string) (tensor.Stored, error)
 	Close() error
 }
 
-// LoadFrom is LoadTensors with the weights of a source, which the engine closes: at once
-// if it needed a copy, else when no pass reads from it any more.
+// LoadFrom is LoadTensors with the weights of a source. The engine closes the source: at once
+// if it copied the weights, else when no pass reads them any more.
 func (e *Engine) LoadFrom(ctx context.Context, from Source, version int64) error {
 	weights := map[string]tensor.Stored{}
 	var errs []error
@@ -38,16 +38,16 @@ func (e *Engine) LoadFrom(ctx context.Context, from Source, version int64) error
 	return e.load(ctx, find, from.Close, version)
 }
 
-// LoadTensors is Load with weights that the caller has read. It returns when every
-// request that was under way has ended and the new weights are in use. A swap that
-// has begun goes on after ctx is done, so that all shards serve one version. The engine
-// may read the values as long as it serves them: nobody may change them.
+// LoadTensors is Load with weights in memory. It returns when the requests before it have
+// ended and the new weights are in use. A swap that has begun continues after ctx is done, so
+// that all shards serve one version. The engine may read the values while it serves them: the
+// caller must not change them.
 func (e *Engine) LoadTensors(ctx context.Context, weights []tensor.Named, version int64) error {
 	return e.load(ctx, tensor.StoredByName(weights), func() error { return nil }, version)
 }
 
-// load changes the weights of all shards. release is called, once, when they are not read
-// any more.
+// load replaces the weights of all shards. It calls release once, when they are not read any
+// more.
 func (e *Engine) load(ctx context.Context, find tensor.Lookup, release func() error, version int64) error {
 	e.loading.Lock()
 	defer e.loading.Unlock()
@@ -67,8 +67,8 @@ func (e *Engine) load(ctx context.Context, find tensor.Lookup, release func() er
 	return nil
 }
 
-// newSwap prepares weights for the shards, which share what they may: nil without an error
-// where the engine has that version already.
+// newSwap prepares weights for the shards, shared where possible; nil without an error if the
+// engine has that version already.
 func (e *Engine) newSwap(ctx context.Context, find tensor.Lookup, version int64) (*swap, error) {
 	if version < 0 {
 		return nil, fmt.Errorf("load policy: version %d, want 0 or more", version)
@@ -90,7 +90,7 @@ func (e *Engine) newSwap(ctx context.Context, find tensor.Lookup, version int64)
 // swapAll waits until every shard serves the new weights.
 func (e *Engine) swapAll(s *swap) error {
 	for _, shard := range e.shards {
-		shard.inbox.change(s)
+		shard.commands.change(s)
 	}
 	var errs []error
 	for range e.shards {
@@ -109,7 +109,7 @@ func (e *Engine) swapAll(s *swap) error {
 	return nil
 }
 
-// swap asks a shard to change its weights once its jobs have finished.
+// swap asks a shard to replace its weights once its jobs have ended.
 type swap struct {
 	weights tensor.Lookup
 	net     *decode.Network // of the weights, where passes are native
@@ -117,7 +117,7 @@ type swap struct {
 	done    chan error // holds one for each shard
 }
 
-// named are weights for a graph, which takes a copy of each.
+// named returns weights for a graph, which copies each.
 func (s *swap) named(name string) (model.Tensor, bool) {
 	t, ok := s.weights(name)
 	return t.Named(), ok

@@ -9,7 +9,7 @@ import (
 	"temper/internal/inference"
 	"temper/trainer/engine"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // directory is a source that counts how often it was closed.

@@ -15,15 +15,15 @@ import (
 // Device is a kind of accelerator.
 type Device struct {
 	Name string `json:"name"`
-	// Memory in bytes. A maker's GB is counted as 10^9, the least that it can mean.
+	// Memory in bytes. A maker's GB counts as 10^9, its smallest meaning.
 	Memory int64 `json:"memory"`
 	// FLOPS is the peak of dense matrix products, in operations a second: bfloat16 with
 	// float32 sums on a GPU, float32 on a CPU.
 	FLOPS float64 `json:"flops"`
 	// Fused is true for XLA and false for the Go backend; see the package's documentation.
 	Fused bool `json:"fused"`
-	// Block is the most tokens of a block where attention is computed in loops; 0 is that of
-	// XLA on a CPU.
+	// Block is the most tokens of a block of attention in loops; 0 is the block of XLA on a
+	// CPU.
 	Block int `json:"block,omitempty"`
 }
 
@@ -43,10 +43,10 @@ func Devices() []Device {
 	}
 }
 
-// mostDevices is more than any plan is for: each number of them is tried for the mesh.
+// mostDevices bounds the devices of a plan: every mesh of them is tried.
 const mostDevices = 1 << 16
 
-// ParseDevices reads a number of devices of one kind, like 8xMI300X or CPU.
+// ParseDevices parses a number of devices of one kind, like 8xMI300X or CPU.
 func ParseDevices(s string) (int, Device, error) {
 	count, name, times := strings.Cut(s, "x")
 	n := 1
@@ -73,7 +73,7 @@ func ParseDevices(s string) (int, Device, error) {
 	return n, all[i], nil
 }
 
-// ram is the memory of this machine, 0 where the system does not say.
+// ram returns the memory of this machine, 0 if unknown.
 func ram() int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

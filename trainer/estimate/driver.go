@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// OfPlugin finds the data sheet of the machine's GPUs, which a plugin such as cuda drives, by
-// what the programs of their driver call them. ok is false where none of the known kinds is
-// among them.
+// OfPlugin returns the data sheet of the machine's GPUs, driven by a plugin such as cuda, by the
+// names that the driver's programs print. ok is false for an unknown kind.
 func OfPlugin(ctx context.Context, plugin string) (d Device, ok bool) {
 	text := strings.ToUpper(driverNames(ctx, plugin))
 	for _, d := range Devices() {
@@ -22,7 +21,7 @@ func OfPlugin(ctx context.Context, plugin string) (d Device, ok bool) {
 	return Device{}, false
 }
 
-// driverNames is what the driver calls the machine's GPUs; "" where nobody says.
+// driverNames returns the driver's names of the machine's GPUs; "" for none.
 func driverNames(ctx context.Context, plugin string) string {
 	switch plugin {
 	case "cuda":
@@ -33,7 +32,7 @@ func driverNames(ctx context.Context, plugin string) string {
 	return ""
 }
 
-// AskDriver returns what a program of a driver prints; "" where it is not there or fails.
+// AskDriver returns the output of a program of a driver; "" if it is missing or fails.
 func AskDriver(ctx context.Context, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

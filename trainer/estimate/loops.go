@@ -8,13 +8,13 @@ import (
 	"temper/trainer/xla/flash"
 )
 
-// inLoops reports whether XLA computes attention in loops over blocks. What lies between
-// products is then computed again in the backward pass, also without Remat. The residual
-// stream, norms, rotations and the gates of SwiGLU are float32 in any case.
+// inLoops reports whether XLA computes attention in loops over blocks. Then the values between
+// products are computed again in the backward pass, also without Remat. The residual stream,
+// norms, rotations and the gates of SwiGLU are float32 in any case.
 func (c Config) inLoops() bool { return c.Device.Fused && c.Length >= graphs.LongCompiledRow }
 
-// loopActivations lists what a graph with attention in loops keeps for the backward pass,
-// and what the backward pass of one layer needs in addition.
+// loopActivations lists what a graph with attention in loops keeps for the backward pass, and
+// what the backward pass of one layer needs in addition.
 func (c Config) loopActivations() []Item {
 	cfg, w, m := c.Model, c.width(), int64(c.Mesh.Model)
 	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)
@@ -34,14 +34,13 @@ func (c Config) loopActivations() []Item {
 	items = append(items,
 		Item{"activations", "log-sums of attention, all layers", "4 L N H / model", Pass, 4 * l * n * int64(cfg.NumAttentionHeads) / m},
 		Item{"activations", "rotations, once", "4 N (q + kv) / model", Pass, 4 * n * (q + kv) / m})
-	if c.Mesh.FSDP && c.Mesh.Data > 1 { // the backward pass is a layer ahead of what is sent
+	if c.Mesh.FSDP && c.Mesh.Data > 1 { // the backward pass is one layer ahead of the communication
 		items = append(items, Item{"workspace", "factors of weights' gradients, the layer before", "w N (4 D + (3 q + 4 kv + 3 F) / model)", Layer, w * n * (4*d + (3*q+4*kv+3*f)/m)})
 	}
 	return append(items, c.loopScratch()...)
 }
 
-// loopScratch lists the larger of the two halves of a layer, which are worked on one after
-// the other.
+// loopScratch lists the larger of the two halves of a layer, which run one after the other.
 func (c Config) loopScratch() []Item {
 	cfg, m := c.Model, int64(c.Mesh.Model)
 	n, b := int64(c.Rows)*int64(c.Length), int64(flash.Block(c.Length, cmp.Or(c.Device.Block, flash.MaxBlock)))

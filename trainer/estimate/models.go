@@ -12,8 +12,8 @@ import (
 	"temper/trainer/model"
 )
 
-// Model returns the dimensions of a size such as 0.6b, or those in a config.json or in
-// the folder that holds one.
+// Model returns the dimensions of a size such as 0.6b, or of a config.json, or of a folder with
+// one.
 func Model(name string) (model.Config, error) {
 	if cfg, ok := model.Sizes()[strings.ToLower(name)]; ok {
 		return cfg, nil
@@ -36,10 +36,10 @@ func Model(name string) (model.Config, error) {
 	return cfg.Config, nil
 }
 
-// maxConfig is more than any config.json has.
+// maxConfig bounds a config.json, in bytes.
 const maxConfig = 1 << 20
 
-// readConfig reads a file of the user, which may be something else.
+// readConfig reads a file of the user, which may be anything.
 func readConfig(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -7,19 +7,18 @@ import (
 	"slices"
 )
 
-// The Go backend: float32, one device, no fusion. The figures count the buffers that
-// its passes hold when operations run one after another in the order of the graph
-// (device.InOrder). There is a pool for each size of buffer, which keeps as many as were
-// ever in use at once. The buffers of two stages of a pass therefore add up, unless
-// they have the same size.
+// The Go backend: float32, one device, no fusion. The figures count the buffers of its passes
+// when operations run one after another in the order of the graph (device.InOrder). A pool for
+// each size of buffer keeps as many as were ever in use at once. So the buffers of two stages of
+// a pass add up, unless they have the same size.
 const (
-	// programBytes is the program itself, with memory that the collector has not freed yet.
+	// programBytes is the program, with memory that the collector has not freed yet.
 	programBytes = 20 << 20
 	// Matrices that a layer keeps for its gradient.
 	keptHidden, keptQueries, keptKeys, keptFeed = 6, 4, 4, 4
 	// Further matrices while the gradient of one layer is computed.
 	plainHidden, plainQueries, plainKeys, plainFeed = 4, 4, 5, 1
-	// The same with Remat, including the matrices of the layer that is computed again.
+	// The same with Remat, including the matrices of the recomputed layer.
 	rematHidden, rematQueries, rematKeys, rematFeed = 6, 7, 9, 5
 	// plainLogits is the number of matrices [N, V] that the loss and its gradient hold.
 	// With the vocabulary in chunks, plainChunks is the number of matrices [N, chunk].
@@ -27,29 +26,29 @@ const (
 	// plainTables is the number of matrices [V, D] for the gradients of the head and of
 	// the embeddings.
 	plainTables = 3
-	// plainOperands is the number of copies of queries, keys and values together that
-	// attention in blocks makes of a layer: what it takes, what it gives, and its parts.
+	// plainOperands is the number of copies of queries, keys and values that attention in blocks
+	// makes of a layer: its inputs, its outputs and its parts.
 	plainOperands = 3
 	// plainBlock is the number of queries in a block of scores. Weights and their gradient
 	// are two blocks.
 	plainBlock = 24
-	// plainUpdate is what an update holds for one tensor at a time, as a part of a copy of
+	// plainUpdate is the memory of an update for one tensor at a time, as a share of a copy of
 	// all weights.
 	plainUpdate = 0.25
-	// packingBytes is the space in which products rearrange their factors.
+	// packingBytes is the memory in which products rearrange their factors.
 	packingBytes = 17 << 20
-	// plainSlack is the part by which the heap is larger than the buffers of a pass: the
-	// collector has taken some from the pools and not freed them yet. It is more for
-	// buffers that one layer frees and the next one takes again. It does not apply to
-	// passes side by side, which do not need all of their buffers at the same moment.
+	// plainSlack is the share by which the heap is larger than the buffers of a pass: the
+	// collector has taken some from the pools and not freed them yet. It is larger for buffers
+	// that one layer frees and the next one allocates. It does not apply to concurrent passes,
+	// which do not need all of their buffers at once.
 	plainSlack, plainSlackRemat = 0.01, 0.18
-	// plainOverlap is the part of its workspace that each further pass holds at the moment
-	// of the peak. A pass holds what it keeps as long as it runs, but its workspace only
-	// for a moment: once, or with Remat once in each layer.
+	// plainOverlap is the share of its workspace that each further pass holds at the peak. A pass
+	// holds its kept values as long as it runs, but its workspace only for a moment: once, or
+	// with Remat once a layer.
 	plainOverlap, plainOverlapRemat = 0.1, 0.4
-	// plainKept is what a step of several updates keeps to be able to go back, in copies
-	// of the weights: weights and moments, and the buffers that the pool holds in
-	// addition, because the copies occupy theirs.
+	// plainKept is the memory of the savepoint of a step of several updates, in copies of the
+	// weights: weights and moments, and the buffers that the pool holds in addition, because the
+	// copies occupy theirs.
 	plainKept = 7
 )
 
@@ -73,8 +72,8 @@ func (c Config) plainState(p parameters) []Item {
 	return items
 }
 
-// plainActivations lists the results that the graph of graphs.Forward and loss.Logprobs
-// keeps, and those that its gradient holds for a time.
+// plainActivations lists the results that the graph of graphs.Forward and loss.Logprobs keeps,
+// and the temporary ones of its gradient.
 func (c Config) plainActivations() []Item {
 	cfg := c.Model
 	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)
@@ -105,7 +104,7 @@ func (c Config) plainActivations() []Item {
 	return append(slices.Concat(items, c.blockItems(n)), c.plainHead(n)...)
 }
 
-// blockItems lists what attention in blocks holds for n tokens.
+// blockItems lists the memory of attention in blocks for n tokens.
 func (c Config) blockItems(n int64) []Item {
 	cfg := c.Model
 	all := 4 * n * int64((cfg.NumAttentionHeads+2*cfg.NumKeyValueHeads)*cfg.HeadDim)
@@ -120,7 +119,7 @@ func (c Config) blockItems(n int64) []Item {
 	return items
 }
 
-// plainHead lists what the head and the loss hold for n tokens.
+// plainHead lists the memory of the head and the loss for n tokens.
 func (c Config) plainHead(n int64) []Item {
 	v, d, vocab := int64(c.Model.VocabSize), int64(c.Model.HiddenSize), "V"
 	tables, matrices := int64(plainTables), int64(plainLogits)
@@ -136,8 +135,7 @@ func (c Config) plainHead(n int64) []Item {
 	}
 }
 
-// sideBySide turns the items of one pass into those of all passes that run at the same
-// time.
+// sideBySide turns the items of one pass into the items of all concurrent passes.
 func (c Config) sideBySide(items []Item) []Item {
 	more := float64(max(1, c.Passes) - 1)
 	overlap := plainOverlap
@@ -168,11 +166,11 @@ func (c Config) sideBySide(items []Item) []Item {
 	return items
 }
 
-// pooled is the memory of a buffer of the Go backend: its whole bucket, less a part of
-// the pages behind the data, which are never touched.
+// pooled returns the memory of a buffer of the Go backend: its bucket, less a part of the pages
+// behind the data, which are never touched.
 func pooled(n int64) int64 { return (n + 3*bucket(n)) / 4 }
 
-// bucket is the size to which the pool rounds a buffer up: 2^k or 1.5*2^k.
+// bucket returns the size to which the pool rounds a buffer up: 2^k or 1.5*2^k.
 func bucket(n int64) int64 {
 	top := int64(1) << (bits.Len64(uint64(n)) - 1)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"temper/trainer/model"
 )
 
-// Config is a step and the devices to make it on.
+// Config is a step and its devices.
 type Config struct {
 	Model  model.Config
 	Device Device
@@ -18,7 +18,7 @@ type Config struct {
 	Mesh device.Mesh
 	// Rows of Length tokens in a device pass of one data replica.
 	Rows, Length int
-	// Passes side by side on the CPU; 0 is 1. With several, Accumulate is true.
+	// Passes is the number of concurrent passes on the CPU; 0 is 1. Several set Accumulate.
 	Passes int
 	// Remat recomputes each layer in the backward pass.
 	Remat bool
@@ -40,7 +40,7 @@ type Config struct {
 	Slots, Context int
 }
 
-// Stage says when an item is in memory.
+// Stage is a time at which an item is in memory.
 type Stage string
 
 // Stages of a step. Items of Always count in every other stage, and items of Pass in
@@ -68,16 +68,15 @@ type Report struct {
 	PeakAt   Stage  `json:"peak_at"`
 	Peak     int64  `json:"peak"`
 	Memory   int64  `json:"memory"`
-	Headroom int64  `json:"headroom"` // may be negative
+	Headroom int64  `json:"headroom"` // negative if the step does not fit
 	Fits     bool   `json:"fits"`
 }
 
-// reserve is the part of a GPU's memory that a plan leaves for the runtime, the buffers
-// of collectives, and fragmentation.
+// reserve is the share of a GPU's memory for the runtime, the buffers of collectives, and
+// fragmentation.
 const reserve = 0.08
 
-// Estimate adds up the bytes of one device. The error names all mistakes of the
-// configuration.
+// Estimate adds the bytes of one device. The error names all mistakes of the configuration.
 func Estimate(c Config) (Report, error) {
 	shards, err := device.Shardings(c.Model, c.Mesh)
 	if err := errors.Join(err, c.checkNumbers()); err != nil {
@@ -118,7 +117,7 @@ func within(key string, value, least, most int) error {
 	return nil
 }
 
-// Program is the part of the peak that a compiled program answers for: all but the
+// Program returns the part of the peak that belongs to a compiled program: all but the
 // runtime's.
 func (r Report) Program() int64 {
 	n := r.Peak
@@ -156,8 +155,8 @@ func (c Config) report(items []Item) Report {
 	return r
 }
 
-// parameters are numbers of weights: of the whole model, of what one device stores, of
-// the largest matrix of a layer, and of the table of embeddings.
+// parameters are numbers of weights: of the whole model, of one device's part, of the largest
+// matrix of a layer, and of the table of embeddings.
 type parameters struct{ all, stored, matrix, table int64 }
 
 func countParameters(cfg model.Config, shards []device.Sharding) parameters {
@@ -177,7 +176,7 @@ func countParameters(cfg model.Config, shards []device.Sharding) parameters {
 	return p
 }
 
-// width is the size in bytes of a number in the forward pass.
+// width returns the size of a number in the forward pass, in bytes.
 func (c Config) width() int64 {
 	if c.Half && c.Device.Fused {
 		return 2
@@ -284,7 +283,7 @@ func (c Config) savedItems(saved []Item, inputs Item) []Item {
 	return items
 }
 
-// engine is the rollout engine on the same device: whole weights and the caches.
+// engine returns the items of the rollout engine on the same device: whole weights and caches.
 func (c Config) engine(p parameters) []Item {
 	if c.Slots == 0 {
 		return nil
@@ -296,15 +295,14 @@ func (c Config) engine(p parameters) []Item {
 	}
 }
 
-// CacheBytes is the size of the keys and values of one token, in numbers of so many
-// bytes.
+// CacheBytes returns the size of the keys and values of one token, for a size of a number.
 func CacheBytes(cfg model.Config, width int) int64 {
 	return 2 * int64(width) * int64(cfg.NumHiddenLayers) * int64(cfg.NumKeyValueHeads*cfg.HeadDim)
 }
 
-// Choose tries every mesh of n devices. It returns the one with the smallest model axis,
-// and so with the least traffic, that leaves a tenth of the memory free. If there is
-// none, it returns the mesh with the lowest peak.
+// Choose tries every mesh of n devices. It returns the one with the smallest model axis, and so
+// with the least traffic, that leaves a tenth of the memory free. If there is none, it returns
+// the mesh with the lowest peak.
 func Choose(c Config, n int) (device.Mesh, error) {
 	type option struct {
 		mesh device.Mesh

@@ -15,7 +15,7 @@ type Request struct {
 	Config
 	NumDevices int
 	// StepTokens is the number of tokens of an update on all devices, 0 for one pass.
-	// MeanLength is that of their sequences, 0 for the length of a row.
+	// MeanLength is the mean length of their sequences, 0 for the length of a row.
 	StepTokens, MeanLength int
 	// MFU is the assumed model FLOP utilisation.
 	MFU float64
@@ -26,7 +26,7 @@ type Summary struct {
 	Device     Device `json:"device"`
 	NumDevices int    `json:"num_devices"`
 	Mesh       string `json:"mesh"`
-	// Over is the mesh itself.
+	// Over is the mesh.
 	Over       device.Mesh `json:"-"`
 	Parameters int         `json:"parameters"`
 	PassTokens int         `json:"pass_tokens"` // of all devices
@@ -39,12 +39,12 @@ type Summary struct {
 	// the number of tokens that fit into the headroom of a device.
 	CacheToken  int64 `json:"cache_bytes_per_token"`
 	CacheTokens int64 `json:"cache_tokens_in_headroom"`
-	// Advice lists single changes and the peak with each, where the plan does not fit.
+	// Advice lists single changes with their peaks, for a plan that does not fit.
 	Advice []string `json:"advice,omitempty"`
 	how    string
 }
 
-// Plan answers a request. It chooses a mesh where the request has none.
+// Plan answers a request. It chooses a mesh if the request has none.
 func Plan(r Request) (Summary, error) {
 	errs := []error{r.checkNumbers(), within("step tokens", r.StepTokens, 0, 1<<40), within("mean tokens", r.MeanLength, 0, 1<<30)}
 	if !(r.MFU > 0 && r.MFU <= 1) {

@@ -14,7 +14,7 @@ import (
 	"temper/trainer/gguf"
 	"temper/trainer/hf"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 func network(tied bool) model.Config {

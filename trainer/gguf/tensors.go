@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // tensorKind is a type of tensors under the format's code.

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/compute"
 )
 
-// fieldOf returns the field of the struct that of points to, for reading and writing.
+// fieldOf returns a field of the struct at pointer of, readable and writable.
 func fieldOf(of any, name string) (reflect.Value, error) {
 	v := reflect.ValueOf(of)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {

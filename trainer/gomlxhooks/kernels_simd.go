@@ -12,7 +12,7 @@ import (
 
 // The Go backend calls its kernels through the variables below, and chooses them from the
 // environment of the process alone. Values of func and map types are one pointer, and are
-// only copied here. The files are those of compute v0.1.14.
+// only copied here. All files below are in compute v0.1.14.
 
 // internal/gobackend/reduce_arch_trailing_sum.go: var reduceTrailingSumArchFn ReduceTrailingSumArchFn.
 //

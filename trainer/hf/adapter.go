@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // Files of an adapter, named as PEFT names them.

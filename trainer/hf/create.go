@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // Layout says how Create writes a directory.

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // Generation is how a model has been trained to talk. Without it in the files

@@ -9,7 +9,7 @@ import (
 
 	"temper/trainer/hf"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // generation is how a small model talks.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // TorchName returns the type in torch's words, as config.json has it.

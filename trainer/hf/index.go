@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // open opens the files of the weights and finds each tensor's. It reports every

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // Bounds of the files that are read whole, in bytes.

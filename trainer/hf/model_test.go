@@ -13,7 +13,7 @@ import (
 
 	"temper/trainer/hf"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // contents reads a directory.

@@ -3,7 +3,7 @@ package hf
 import (
 	"fmt"
 
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Mapped gives the weights of an open directory where they lie.

@@ -8,7 +8,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// Rogue is a member that beats, and answers as it is told.
+// Rogue is a host that beats, and answers as it is told.
 type Rogue struct {
 	Identity
 	Patience time.Duration
@@ -34,7 +34,7 @@ func (r Rogue) Serve(ctx context.Context, raw net.Conn) error {
 	c := &conn{Conn: raw, patience: r.Patience}
 	c.limit.Store(1 << 30)
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
-	if _, err := (&Member{Identity: r.Identity}).join(c); err != nil {
+	if _, err := (&Host{Identity: r.Identity}).join(c); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

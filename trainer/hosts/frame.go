@@ -28,8 +28,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errFrame means that what came is no frame.
-var errFrame = errors.New("what came is not of the protocol")
+// errFrame means that a peer does not follow the protocol.
+var errFrame = errors.New("a message does not follow the protocol")
 
 // part describes a tensor of a frame.
 type part struct {
@@ -37,8 +37,8 @@ type part struct {
 	Dims []int        `json:"dims,omitempty"`
 }
 
-// blob is the content of a tensor that is sent: that of a tensor of a device, or plain
-// values, which several goroutines may send at the same time.
+// blob is the content of a tensor to send: a tensor of a device, or plain values, which
+// several goroutines may send at the same time.
 type blob struct {
 	part
 	tensor *tensors.Tensor
@@ -55,7 +55,7 @@ func blobOfFloats(shape []int, values []float32) blob {
 	return blob{part: part{dtypes.Float32, shape}, data: data}
 }
 
-// size is the number of bytes.
+// size returns the number of bytes.
 func (b blob) size() int {
 	if b.tensor != nil {
 		return int(b.tensor.ByteSize())
@@ -63,7 +63,7 @@ func (b blob) size() int {
 	return len(b.data)
 }
 
-// read gives do the bytes.
+// read calls do with the bytes.
 func (b blob) read(do func([]byte) error) error {
 	if b.tensor == nil {
 		return do(b.data)
@@ -75,19 +75,19 @@ func (b blob) read(do func([]byte) error) error {
 	return failed
 }
 
-// conn sends and receives frames. A peer that makes no progress for as long as patience
-// says is lost.
+// conn sends and receives frames. A peer that makes no progress for longer than patience
+// is lost.
 type conn struct {
 	net.Conn
 	patience time.Duration
 	sending  sync.Mutex
-	limit    atomic.Int64 // bytes of tensors that a frame may have
+	limit    atomic.Int64 // most bytes of tensors in a frame
 	sent     atomic.Int64
 	received atomic.Int64
-	moved    atomic.Int64 // when bytes of tensors moved last, in nanoseconds since 1970
+	moved    atomic.Int64 // time of the last transfer of tensor bytes, in nanoseconds since 1970
 }
 
-// bulk reads and writes the bytes of tensors.
+// bulk reads and writes the bytes of tensors, and records their time.
 type bulk struct{ *conn }
 
 // Read implements io.Reader.
@@ -97,7 +97,7 @@ func (b bulk) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements io.Writer. Pieces of it are noted one by one.
+// Write implements io.Writer. It records the time of each chunk.
 func (b bulk) Write(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var m int
@@ -108,7 +108,7 @@ func (b bulk) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// quietSince is the later of a time and that at which bytes of tensors moved last.
+// quietSince returns the later of t and the last transfer of tensor bytes.
 func (c *conn) quietSince(t time.Time) time.Time {
 	if moved := time.Unix(0, c.moved.Load()); moved.After(t) {
 		return moved
@@ -242,7 +242,7 @@ func newTensors(parts []part, size uint64) ([]*tensors.Tensor, error) {
 	return out, nil
 }
 
-// fill gives do the bytes of a tensor to write.
+// fill calls do with the bytes of a tensor, for writing.
 func fill(t *tensors.Tensor, do func([]byte) error) error {
 	var failed error
 	if err := t.MutableBytes(func(data []byte) { failed = do(data) }); err != nil {

@@ -26,7 +26,7 @@ func identity(name string) hosts.Identity {
 	return hosts.Identity{Name: name, Build: "b1", Backend: "go", Lanes: 2}
 }
 
-// site is a hub with members over loopback connections.
+// site is a hub with hosts over loopback connections.
 type site struct {
 	t     *testing.T
 	hub   *hosts.Hub
@@ -81,8 +81,8 @@ func newSiteOf(t *testing.T, cfg hosts.Config) *site {
 	return s
 }
 
-// join starts a member over a connection that wrap may spoil, and returns how it ends.
-func (s *site) join(m *hosts.Member, wrap func(net.Conn) net.Conn) <-chan error {
+// join starts a host over a connection that wrap may spoil, and returns how it ends.
+func (s *site) join(m *hosts.Host, wrap func(net.Conn) net.Conn) <-chan error {
 	s.t.Helper()
 	c, err := net.Dial("tcp", s.where) //nolint:noctx // a test
 	if err != nil {
@@ -102,10 +102,10 @@ func (s *site) join(m *hosts.Member, wrap func(net.Conn) net.Conn) <-chan error 
 	return ended
 }
 
-// members waits until so many have joined.
-func (s *site) members(n int) {
+// hosts waits until so many have joined.
+func (s *site) hosts(n int) {
 	s.t.Helper()
-	s.await(fmt.Sprintf("%d members", n), func(c hosts.Counts) bool { return c.Members == n })
+	s.await(fmt.Sprintf("%d hosts", n), func(c hosts.Counts) bool { return c.Hosts == n })
 }
 
 func (s *site) await(what string, ok func(hosts.Counts) bool) {
@@ -216,21 +216,21 @@ func TestHostsChangeNoBit(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		s := newSite(t, "")
 		for i := range n {
-			s.join(&hosts.Member{Identity: identity(fmt.Sprint("m", i))}, nil)
+			s.join(&hosts.Host{Identity: identity(fmt.Sprint("m", i))}, nil)
 		}
-		s.members(n)
+		s.hosts(n)
 		cfg := smallConfig()
-		cfg.Elsewhere, cfg.Lanes = s.hub.Session("r"), 1
-		same(t, fmt.Sprintf("%d members", n), train(t, cfg, nil), want)
+		cfg.Remote, cfg.Lanes = s.hub.Session("r"), 1
+		same(t, fmt.Sprintf("%d hosts", n), train(t, cfg, nil), want)
 		c := s.hub.Counts()
 		if c.Passes < 8 || c.Redone != 0 || c.Lost != 0 {
-			t.Errorf("%+v, want passes made by members and none lost", c)
+			t.Errorf("%+v, want passes made by hosts and none lost", c)
 		}
 		t.Logf("%+v", c)
 	}
 }
 
-// cut is a connection that breaks in the middle of what the member sends.
+// cut is a connection that breaks in the middle of what the host sends.
 type cut struct {
 	net.Conn
 	left int
@@ -248,7 +248,7 @@ func (c *cut) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestMembersAreLost: members that die in the middle of a gradient, fall silent in it, or
+// TestMembersAreLost: hosts that die in the middle of a gradient, fall silent in it, or
 // come back change no bit.
 func TestMembersAreLost(t *testing.T) {
 	want := train(t, smallConfig(), nil)
@@ -256,45 +256,45 @@ func TestMembersAreLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, "")
-			s.join(&hosts.Member{Identity: identity("good")}, nil)
+			s.join(&hosts.Host{Identity: identity("good")}, nil)
 			cfg := smallConfig()
-			cfg.Elsewhere, cfg.Lanes = s.hub.Session("r"), 1
+			cfg.Remote, cfg.Lanes = s.hub.Session("r"), 1
 			got := train(t, cfg, func(i int) {
 				if i < 2 { // each breaks inside a result
-					s.join(&hosts.Member{Identity: identity("bad")}, func(c net.Conn) net.Conn { return &cut{c, 2000 + 5000*i, silent} })
+					s.join(&hosts.Host{Identity: identity("bad")}, func(c net.Conn) net.Conn { return &cut{c, 2000 + 5000*i, silent} })
 				}
-				s.await("the member", func(c hosts.Counts) bool { return c.Joined == int64(2+min(i, 1)) })
+				s.await("the host", func(c hosts.Counts) bool { return c.Joined == int64(2+min(i, 1)) })
 			})
 			same(t, name, got, want)
-			if c := s.hub.Counts(); c.Lost != 2 || c.Redone == 0 || c.Members != 1 {
+			if c := s.hub.Counts(); c.Lost != 2 || c.Redone == 0 || c.Hosts != 1 {
 				t.Errorf("%+v, want 2 lost with passes that were made again, and the good one still there\n%s", c, s.log)
 			}
 		})
 	}
 }
 
-// TestWhoMayNotJoin: members that would compute other bits, or are strangers, are refused
+// TestWhoMayNotJoin: hosts that would compute other bits, or are strangers, are refused
 // with the reason, on both sides.
 func TestWhoMayNotJoin(t *testing.T) {
 	for name, row := range map[string]struct {
-		change func(*hosts.Member)
+		change func(*hosts.Host)
 		want   string
 	}{
-		"another build":   {func(m *hosts.Member) { m.Build = "b2" }, "build b2, the trainer is b1"},
-		"another backend": {func(m *hosts.Member) { m.Backend = "xla:cpu" }, "backend xla:cpu, the trainer computes on go"},
-		"a wrong token":   {func(m *hosts.Member) { m.Token = "guess" }, "token"},
-		"no lanes":        {func(m *hosts.Member) { m.Lanes = 0 }, "0 lanes"},
+		"another build":   {func(m *hosts.Host) { m.Build = "b2" }, "build b2, the trainer is b1"},
+		"another backend": {func(m *hosts.Host) { m.Backend = "xla:cpu" }, "backend xla:cpu, the trainer computes on go"},
+		"a wrong token":   {func(m *hosts.Host) { m.Token = "guess" }, "token"},
+		"no lanes":        {func(m *hosts.Host) { m.Lanes = 0 }, "0 lanes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, "secret")
-			m := &hosts.Member{Identity: identity("m"), Token: "secret"}
+			m := &hosts.Host{Identity: identity("m"), Token: "secret"}
 			row.change(m)
 			err := <-s.join(m, nil)
 			if !errors.Is(err, hosts.ErrRefused) || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("error %v, want a refusal with %q", err, row.want)
 			}
 			s.await("a refusal", func(c hosts.Counts) bool { return c.Refused == 1 })
-			if c := s.hub.Counts(); c.Members != 0 || !strings.Contains(s.log.String(), row.want) {
+			if c := s.hub.Counts(); c.Hosts != 0 || !strings.Contains(s.log.String(), row.want) {
 				t.Errorf("%+v, log %s", c, s.log)
 			}
 		})
@@ -321,65 +321,65 @@ func TestGarbage(t *testing.T) {
 		_ = c.Close()
 	}
 	s.await("three refusals", func(c hosts.Counts) bool { return c.Refused == 3 })
-	s.join(&hosts.Member{Identity: identity("m")}, nil)
-	s.members(1)
+	s.join(&hosts.Host{Identity: identity("m")}, nil)
+	s.hosts(1)
 }
 
-// TestTrainerOfTheDead: a member that has worked for an epoch of a run refuses a trainer
+// TestTrainerOfTheDead: a host that has worked for an epoch of a run refuses a trainer
 // that holds an older one, which then makes its update alone.
 func TestTrainerOfTheDead(t *testing.T) {
-	m := &hosts.Member{Identity: identity("m")}
+	m := &hosts.Host{Identity: identity("m")}
 	for _, epoch := range []int64{5, 4} {
 		s := newSite(t, "")
 		s.hub.Lead("r", epoch)
 		ended := s.join(m, nil)
-		s.members(1)
+		s.hosts(1)
 		cfg := smallConfig()
-		cfg.Elsewhere, cfg.Lanes = s.hub.Session("r"), 1
+		cfg.Remote, cfg.Lanes = s.hub.Session("r"), 1
 		train(t, cfg, nil)
 		c := s.hub.Counts()
 		if epoch == 5 && c.Passes == 0 {
-			t.Errorf("%+v, want passes of the member", c)
+			t.Errorf("%+v, want passes of the host", c)
 		}
-		if epoch == 4 && (c.Passes != 0 || !strings.Contains(s.log.String(), "epoch 4 of run r is over: a trainer of epoch 5 has it")) {
+		if epoch == 4 && (c.Passes != 0 || !strings.Contains(s.log.String(), "epoch 4 of run r is over: a trainer of epoch 5 holds the run")) {
 			t.Errorf("%+v, want no passes\n%s", c, s.log)
 		}
 		if epoch == 5 {
-			s.stopMember(m, ended)
+			s.stopHost(m, ended)
 		}
 	}
 }
 
-// TestDeclinedUnderAnEarlierEpoch: a member that refused an epoch of a run is asked again
+// TestDeclinedUnderAnEarlierEpoch: a host that refused an epoch of a run is asked again
 // under the next one, of the same trainer.
 func TestDeclinedUnderAnEarlierEpoch(t *testing.T) {
-	m := &hosts.Member{Identity: identity("m")}
+	m := &hosts.Host{Identity: identity("m")}
 	for _, epochs := range [][]int64{{5}, {4, 6}} {
 		s := newSite(t, "")
 		ended := s.join(m, nil)
-		s.members(1)
+		s.hosts(1)
 		cfg := smallConfig()
-		cfg.Elsewhere, cfg.Lanes = s.hub.Session("r"), 1
+		cfg.Remote, cfg.Lanes = s.hub.Session("r"), 1
 		s.hub.Lead("r", epochs[0])
 		learn(t, cfg, func(updates int) bool {
 			s.hub.Lead("r", epochs[min(updates, len(epochs)-1)]) // the lease is taken again
 			return updates == 3
 		})
 		if c := s.hub.Counts(); c.Updated == 0 {
-			t.Errorf("%+v under epochs %v, want a member that got weights\n%s", c, epochs, s.log)
+			t.Errorf("%+v under epochs %v, want a host that got weights\n%s", c, epochs, s.log)
 		}
-		s.stopMember(m, ended)
+		s.stopHost(m, ended)
 	}
 }
 
-// stopMember ends the connection of the one member and waits for it.
-func (s *site) stopMember(_ *hosts.Member, ended <-chan error) {
+// stopHost ends the connection of the one host and waits for it.
+func (s *site) stopHost(_ *hosts.Host, ended <-chan error) {
 	s.t.Helper()
 	s.hub.Dismiss()
 	select {
 	case err := <-ended:
-		s.t.Log("the member ended:", err)
+		s.t.Log("the host ended:", err)
 	case <-time.After(30 * time.Second):
-		s.t.Fatal("the member did not end")
+		s.t.Fatal("the host did not end")
 	}
 }

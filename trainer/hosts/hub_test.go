@@ -29,7 +29,7 @@ func (l *short) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestHubOutlivesWantOfDescriptors: the hub goes on, and takes members afterwards. A listener
+// TestHubOutlivesWantOfDescriptors: the hub goes on, and takes hosts afterwards. A listener
 // that is closed ends it.
 func TestHubOutlivesWantOfDescriptors(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
@@ -41,8 +41,8 @@ func TestHubOutlivesWantOfDescriptors(t *testing.T) {
 	s := &site{t: t, where: l.Addr().String(), log: &lines{}, hub: hosts.NewHub(hosts.Config{Identity: identity("hub"), Patience: patience})}
 	served := make(chan error, 1)
 	go func() { served <- s.hub.Serve(t.Context(), lacking) }()
-	ended := s.join(&hosts.Member{Identity: identity("m")}, nil)
-	s.members(1)
+	ended := s.join(&hosts.Host{Identity: identity("m")}, nil)
+	s.hosts(1)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (*broken) Accept() (net.Conn, error) { return nil, syscall.EBADF }
 // Close implements net.Listener.
 func (l *broken) Close() error { l.closed = true; return nil }
 
-// TestHubClosesAListenerThatFails: members that come later are refused at once and do not wait.
+// TestHubClosesAListenerThatFails: hosts that come later are refused at once and do not wait.
 func TestHubClosesAListenerThatFails(t *testing.T) {
 	l := &broken{}
 	err := hosts.NewHub(hosts.Config{Identity: identity("hub")}).Serve(t.Context(), l)
@@ -96,16 +96,16 @@ func strangers(t *testing.T, where string, n int) {
 }
 
 // TestStrangersAreBounded: connections that say nothing, or little by little, are closed,
-// those beyond a bound at once; a member joins afterwards.
+// those beyond a bound at once; a host joins afterwards.
 func TestStrangersAreBounded(t *testing.T) {
 	s := newSite(t, "")
 	strangers(t, s.where, 70)
 	s.await("the ones beyond the bound refused", func(c hosts.Counts) bool { return c.Refused >= 6 })
 	s.await("all of them refused", func(c hosts.Counts) bool { return c.Refused == 70 })
-	s.join(&hosts.Member{Identity: identity("m")}, nil)
-	s.members(1)
+	s.join(&hosts.Host{Identity: identity("m")}, nil)
+	s.hosts(1)
 	cfg := smallConfig()
-	cfg.Elsewhere, cfg.Lanes = s.hub.Session("r"), 1
+	cfg.Remote, cfg.Lanes = s.hub.Session("r"), 1
 	updates, got := learn(t, cfg, func(made int) bool { return s.hub.Counts().Passes > 0 || made == 100 })
 	if _, want := learn(t, smallConfig(), func(made int) bool { return made == updates }); !cmp.Equal(got, want) {
 		t.Error("the state has other bits than that of one process")

@@ -9,72 +9,72 @@ import (
 	"temper/trainer/model"
 	"temper/trainer/model/graphs"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
 // protocol is the number of the form of messages.
 const protocol = 1
 
-// kind says what a message means.
+// kind is the kind of a message.
 type kind string
 
 // The kinds, with who sends them.
 const (
-	kindHello   kind = "hello"   // member: who it is
+	kindHello   kind = "hello"   // host: its identity
 	kindWelcome kind = "welcome" // hub: its rank
-	kindRefused kind = "refused" // hub: why it may not join
+	kindRefused kind = "refused" // hub: the reason for not accepting it
 	kindSetup   kind = "setup"   // hub: the settings of a run's trainer
 	kindWeights kind = "weights" // hub: the weights, one tensor each
-	kindReady   kind = "ready"   // member: it has done what the number of the message asked
+	kindReady   kind = "ready"   // host: the request with this number is done
 	kindPass    kind = "pass"    // hub: make a pass over these inputs
-	kindResult  kind = "result"  // member: what the pass yields
-	kindFailed  kind = "failed"  // member: why it could not
-	kindBeat    kind = "beat"    // both: I live
+	kindResult  kind = "result"  // host: the results of a pass
+	kindFailed  kind = "failed"  // host: the reason why a request failed
+	kindBeat    kind = "beat"    // both: a sign of life
 )
 
-// message is what a frame says; which fields count depends on the kind.
+// message is the JSON part of a frame; its kind decides which fields are set.
 type message struct {
 	Kind kind `json:"kind"`
-	// Seq numbers what the hub asks; the answer has the same number.
+	// Seq numbers the requests of the hub; an answer has the number of its request.
 	Seq uint64 `json:"seq,omitempty"`
 	// Reason of refused and failed.
 	Reason string `json:"reason,omitempty"`
 
-	Hello   *hello       `json:"hello,omitempty"`
-	Rank    int          `json:"rank,omitempty"`
-	Setup   *setup       `json:"setup,omitempty"`
-	Trained []string     `json:"trained,omitempty"`
-	Pass    pass.Program `json:"pass"`
-	// Shape is that of the pass.
+	Hello   *hello         `json:"hello,omitempty"`
+	Rank    int            `json:"rank,omitempty"`
+	Setup   *setup         `json:"setup,omitempty"`
+	Trained []string       `json:"trained,omitempty"`
+	Pass    passes.Program `json:"pass"`
+	// Shape of the pass.
 	Shape packing.Shape `json:"shape"`
 	Parts []part        `json:"parts,omitempty"`
 }
 
-// hello is how a member introduces itself.
+// hello is the first message of a host.
 type hello struct {
 	Protocol int    `json:"protocol"`
 	Token    string `json:"token,omitempty"`
 	Identity
 }
 
-// Identity is what decides the bits of a process and how much it can do.
+// Identity describes a process: what decides its bits, and its capacity.
 type Identity struct {
 	// Name is for people.
 	Name string `json:"name"`
-	// Build and Backend must be those of the hub.
+	// Build and Backend must equal the hub's.
 	Build   string `json:"build"`
 	Backend string `json:"backend"`
-	// Lanes is how many passes it makes at a time; a hub has none.
+	// Lanes is the number of concurrent passes; a hub has none.
 	Lanes int `json:"lanes,omitempty"`
 }
 
-// setup are the settings of a run's trainer, and whose it is.
+// setup holds the settings of the trainer of a run.
 type setup struct {
 	Run string `json:"run"`
 	// Epoch of the lease with which the trainer holds the run.
 	Epoch int64 `json:"epoch"`
-	// Kernels are those of the hub under the run's choice, and Device is what decides bits
-	// on a device that is not the Go backend; see device.Bits.
+	// Kernels of the hub under the run's choice. Device is the line of device.Bits, which
+	// decides the bits of a device other than the Go backend.
 	Kernels     kernels.Kernels `json:"kernels"`
 	Device      string          `json:"device,omitempty"`
 	Network     model.Config    `json:"network"`
@@ -84,7 +84,7 @@ type setup struct {
 	Temperature float64         `json:"temperature"`
 }
 
-func setupOf(run string, epoch int64, c pass.Config) (*setup, error) {
+func setupOf(run string, epoch int64, c passes.Config) (*setup, error) {
 	bits, err := device.Bits(c.Backend)
 	if err != nil {
 		return nil, err
@@ -95,9 +95,9 @@ func setupOf(run string, epoch int64, c pass.Config) (*setup, error) {
 	}, nil
 }
 
-// config are the settings for the passes of a member.
-func (s setup) config(backend string) pass.Config {
-	return pass.Config{
+// config returns the settings for the passes of a host.
+func (s setup) config(backend string) passes.Config {
+	return passes.Config{
 		Backend: backend, Kernels: s.Kernels.Choice, Network: s.Network, Options: s.Options, Loss: s.Loss, Entropies: s.Entropies, Temperature: s.Temperature,
 	}
 }
@@ -106,7 +106,7 @@ func (s setup) config(backend string) pass.Config {
 // pass over long rows.
 func maxBytes(network model.Config) int64 { return 4*int64(network.NumParameters()) + 1<<28 }
 
-// refuse says why a member may not work with a hub; "" where it may.
+// refuse returns the reason why a host may not work for a hub, "" for none.
 func (h hello) refuse(hub Identity) string {
 	switch {
 	case h.Protocol != protocol:
@@ -121,5 +121,5 @@ func (h hello) refuse(hub Identity) string {
 	return ""
 }
 
-// maxLanes bounds what a member claims to do at a time.
+// maxLanes bounds what a host claims to do at a time.
 const maxLanes = 1024

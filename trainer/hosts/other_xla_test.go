@@ -25,7 +25,7 @@ func identityXLA(name, backend string) hosts.Identity {
 	return hosts.Identity{Name: name, Build: "b1", Backend: backend, Lanes: 1}
 }
 
-// TestXLAMemberProcess is a member in a process of its own.
+// TestXLAMemberProcess is a host in a process of its own.
 func TestXLAMemberProcess(t *testing.T) {
 	where := os.Getenv(hubKey)
 	if where == "" {
@@ -35,11 +35,11 @@ func TestXLAMemberProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &hosts.Member{Identity: identityXLA("m", xlatest.Backend(t)), Patience: patience, Log: slog.New(slog.DiscardHandler)}
+	m := &hosts.Host{Identity: identityXLA("m", xlatest.Backend(t)), Patience: patience, Log: slog.New(slog.DiscardHandler)}
 	t.Log(m.Serve(t.Context(), c))
 }
 
-// startXLA starts a member with flags of XLA beside those of this process.
+// startXLA starts a host with flags of XLA beside those of this process.
 func (s *site) startXLA(flags string) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,10 +61,10 @@ func (s *site) startXLA(flags string) {
 		_ = cmd.Wait() // it is killed
 	}()
 	s.t.Cleanup(func() { cancel(); <-over })
-	s.members(1)
+	s.hosts(1)
 }
 
-// TestXLAOfOtherBits: a member whose device computes other bits is left out, here one that
+// TestXLAOfOtherBits: a host whose device computes other bits is left out, here one that
 // may use the instructions of an older processor. One that computes the same helps.
 func TestXLAOfOtherBits(t *testing.T) {
 	backend := xlatest.Backend(t)
@@ -73,9 +73,9 @@ func TestXLAOfOtherBits(t *testing.T) {
 	for flags, other := range map[string]bool{"": false, "--xla_cpu_max_isa=SSE4_2": true} {
 		s := newSiteOf(t, hosts.Config{Identity: identityXLA("hub", backend)})
 		s.startXLA(flags)
-		cfg.Elsewhere = s.hub.Session("r")
+		cfg.Remote = s.hub.Session("r")
 		updates, got := learn(t, cfg, func(made int) bool { return other && made == 3 || s.hub.Counts().Passes > 0 || made == 20 })
-		cfg.Elsewhere = nil
+		cfg.Remote = nil
 		if _, want := learn(t, cfg, func(made int) bool { return made == updates }); !cmp.Equal(got, want) {
 			t.Errorf("flags %q: the state has other bits than that of one process", flags)
 		}

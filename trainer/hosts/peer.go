@@ -10,46 +10,46 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/device"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
-// errLost means that a member is gone.
-var errLost = errors.New("member is lost")
+// errLost means that the connection to a host has ended.
+var errLost = errors.New("host is lost")
 
-// slowness is how many times as long as the trainer a member may take for a pass.
+// slowness is the limit of the time of a pass at a host over the time of the trainer.
 const slowness = 8
 
-// peer is a member as the hub sees it.
+// peer is the hub's side of the connection to a host.
 type peer struct {
 	hub  *Hub
 	conn *conn
 	who  Identity
 	rank int
-	gone chan struct{} // closed when it is lost
+	gone chan struct{} // closed when the host is lost
 
 	mu       sync.Mutex
 	seq      uint64
 	waiting  map[uint64]chan answer
 	lost     bool
-	session  int // whose settings it has, 0 for none
+	session  int // the session whose settings the host has, 0 for none
 	epoch    int64
 	revision int
 	declined declined
 }
 
-// declined is what a member would not work for: a session, under an epoch of its lease.
+// declined is a session, under an epoch of its lease, that a host refused to work for.
 type declined struct {
 	session int
 	epoch   int64
 }
 
-// answer is what a member says to a question.
+// answer is the reply of a host to a request.
 type answer struct {
 	message
 	body []*tensors.Tensor
 }
 
-// suits refuses what does not answer a question.
+// suits returns an error unless a is an answer to a request of that kind.
 func (a answer) suits(question kind) error {
 	want := kindReady
 	if question == kindPass {
@@ -68,7 +68,7 @@ func newPeer(h *Hub, c *conn, who Identity, rank int) *peer {
 	return &peer{hub: h, conn: c, who: who, rank: rank, gone: make(chan struct{}), waiting: map[uint64]chan answer{}}
 }
 
-// listen hands answers to those who wait for them, until the member is lost.
+// listen delivers answers to the goroutines that wait for them, until the host is lost.
 func (p *peer) listen(ctx context.Context) error {
 	var beats sync.WaitGroup
 	defer beats.Wait()
@@ -87,7 +87,7 @@ func (p *peer) listen(ctx context.Context) error {
 			to := p.waiting[m.Seq]
 			delete(p.waiting, m.Seq)
 			p.mu.Unlock()
-			if to != nil { // nil where nobody waits any more
+			if to != nil { // nil after the caller has given up
 				to <- answer{m, body}
 			}
 		default:
@@ -96,7 +96,7 @@ func (p *peer) listen(ctx context.Context) error {
 	}
 }
 
-// beat tells the other side now and then that this one lives.
+// beat sends signs of life to the other side.
 func (c *conn) beat(ctx context.Context) {
 	ticker := time.NewTicker(c.patience / 4)
 	defer ticker.Stop()
@@ -104,7 +104,7 @@ func (c *conn) beat(ctx context.Context) {
 		select {
 		case <-ticker.C:
 			if c.send(message{Kind: kindBeat}, nil) != nil {
-				_ = c.Close() // the reader ends with it
+				_ = c.Close() // ends the reader
 				return
 			}
 		case <-ctx.Done():
@@ -113,7 +113,7 @@ func (c *conn) beat(ctx context.Context) {
 	}
 }
 
-// fail ends all waiting.
+// fail marks the host lost and ends all pending requests.
 func (p *peer) fail() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,11 +121,11 @@ func (p *peer) fail() {
 		p.lost = true
 		close(p.gone)
 	}
-	_ = p.conn.Close() // its reader ends
+	_ = p.conn.Close() // ends the reader
 }
 
-// ask sends a question and waits for its answer. A member that cannot do what is asked, or
-// does not answer in time, is let go: it joins again, with nothing of what went wrong.
+// ask sends a request and waits for its answer. It disconnects a host that fails a request
+// or does not answer in time; the host joins again with fresh state.
 func (p *peer) ask(ctx context.Context, pace func() time.Duration, m message, body []blob) (message, []*tensors.Tensor, error) {
 	to := make(chan answer, 1)
 	p.mu.Lock()
@@ -166,8 +166,8 @@ func (p *peer) ask(ctx context.Context, pace func() time.Duration, m message, bo
 	}
 }
 
-// send sends a question. A frame that is begun is sent whole, since half of one would cost
-// the member; after the end of ctx that has as long as patience says.
+// send sends a request. It sends a frame whole, since a part of one would cost the host;
+// after the end of ctx it has the connection's patience to do so.
 func (p *peer) send(ctx context.Context, m message, body []blob) error {
 	sent := make(chan struct{})
 	defer close(sent)
@@ -181,24 +181,23 @@ func (p *peer) send(ctx context.Context, m message, body []blob) error {
 	return p.conn.send(m, body)
 }
 
-// blame lets a member go that did not do its part.
+// blame disconnects a host that failed, and returns err.
 func (p *peer) blame(err error) error {
-	p.hub.cfg.Log.Error("member fails", "member", p.who.Name, "rank", p.rank, "err", err)
+	p.hub.cfg.Log.Error("host fails", "host", p.who.Name, "rank", p.rank, "err", err)
 	p.fail()
 	return err
 }
 
-// declines reports whether the member would not work for a session, the last time that it
-// was asked under this epoch.
+// declines reports whether the host refused a session under this epoch of its lease.
 func (p *peer) declines(d declined) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.declined == d
 }
 
-// update gives the member the settings and the weights of a session, unless it has them,
-// and reports whether it has.
-func (p *peer) update(ctx context.Context, s *Session, at pass.Standing, weights func() ([]blob, error)) bool {
+// update sends the host the settings and the weights of a session unless it has them, and
+// reports whether it has them now.
+func (p *peer) update(ctx context.Context, s *Session, at passes.RemoteSetup, weights func() ([]blob, error)) bool {
 	epoch := s.epoch()
 	p.mu.Lock()
 	known, current := p.session == s.id && p.epoch == epoch, p.revision == at.Revision
@@ -206,12 +205,12 @@ func (p *peer) update(ctx context.Context, s *Session, at pass.Standing, weights
 	if known && current {
 		return true
 	}
-	p.note(func() { p.session = 0 }) // whatever it has if this ends early
+	p.note(func() { p.session = 0 }) // unknown until the host has all of it
 	if !known {
 		p.conn.limit.Store(maxBytes(at.Config.Network))
 		settings, err := setupOf(s.run, epoch, at.Config)
 		if err != nil {
-			p.hub.cfg.Log.Error("settings are not stated for members", "run_id", s.run, "err", err)
+			p.hub.cfg.Log.Error("settings are not stated for hosts", "run_id", s.run, "err", err)
 			return false
 		}
 		m, _, err := p.ask(ctx, at.Pace, message{Kind: kindSetup, Setup: settings}, nil)
@@ -219,14 +218,14 @@ func (p *peer) update(ctx context.Context, s *Session, at pass.Standing, weights
 			return false
 		}
 		if m.Kind == kindFailed {
-			p.hub.cfg.Log.Error("member is left out", "member", p.who.Name, "rank", p.rank, "run_id", s.run, "err", m.Reason)
+			p.hub.cfg.Log.Error("host is left out", "host", p.who.Name, "rank", p.rank, "run_id", s.run, "err", m.Reason)
 			p.note(func() { p.declined = declined{s.id, epoch} })
 			return false
 		}
 	}
 	body, err := weights()
 	if err != nil {
-		p.hub.cfg.Log.Error("weights are not copied for members", "run_id", s.run, "err", err)
+		p.hub.cfg.Log.Error("weights are not copied for hosts", "run_id", s.run, "err", err)
 		return false
 	}
 	before := p.conn.sent.Load()

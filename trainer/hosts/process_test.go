@@ -25,7 +25,7 @@ import (
 
 // The environment of the processes that TestProcesses starts.
 const (
-	actKey   = "TEMPER_TEST_ACT" // leader, member or measure
+	actKey   = "TEMPER_TEST_ACT" // leader, host or measure
 	placeKey = "TEMPER_TEST_PLACE"
 )
 
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		err = lead(context.Background(), os.Getenv(placeKey), true)
 	case "measure":
 		err = measure(context.Background(), os.Getenv(placeKey))
-	case "member":
+	case "host":
 		follow(context.Background(), os.Getenv(placeKey))
 	}
 	if err != nil {
@@ -50,12 +50,12 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// follow is a member that joins whatever trainer is at the place.
+// follow is a host that joins whatever trainer is at the place.
 func follow(ctx context.Context, place string) {
-	m := &hosts.Member{Identity: identity(fmt.Sprint(os.Getpid())), Patience: patience, Log: slog.New(slog.DiscardHandler)}
+	m := &hosts.Host{Identity: identity(fmt.Sprint(os.Getpid())), Patience: patience, Log: slog.New(slog.DiscardHandler)}
 	m.OnJoin = func(rank int) { fmt.Println("rank", rank) }
 	for {
-		c, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(place, "members"))
+		c, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(place, "hosts"))
 		if err == nil {
 			_ = m.Serve(ctx, c) // a trainer that is gone comes back
 		}
@@ -64,15 +64,15 @@ func follow(ctx context.Context, place string) {
 }
 
 // lead trains from the newest checkpoint at the place to the end.
-func lead(ctx context.Context, place string, members bool) error {
+func lead(ctx context.Context, place string, remote bool) error {
 	store, err := fileblob.New(filepath.Join(place, "store"))
 	if err != nil {
 		return err
 	}
 	cfg := smallConfig()
-	if members {
-		_ = os.Remove(filepath.Join(place, "members")) // of one that was killed
-		l, err := net.Listen("unix", filepath.Join(place, "members"))
+	if remote {
+		_ = os.Remove(filepath.Join(place, "hosts")) // of one that was killed
+		l, err := net.Listen("unix", filepath.Join(place, "hosts"))
 		if err != nil {
 			return err
 		}
@@ -80,8 +80,8 @@ func lead(ctx context.Context, place string, members bool) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go hub.Serve(ctx, l) //nolint:errcheck // it ends with the process
-		cfg.Elsewhere, cfg.Lanes = hub.Session("r"), 1
-		for fmt.Println("waits"); hub.Counts().Members < 1; time.Sleep(time.Millisecond) {
+		cfg.Remote, cfg.Lanes = hub.Session("r"), 1
+		for fmt.Println("waits"); hub.Counts().Hosts < 1; time.Sleep(time.Millisecond) {
 		}
 		defer func() { fmt.Printf("counts %+v\n", hub.Counts()) }()
 	}
@@ -188,40 +188,40 @@ func stateAt(t *testing.T, place string) checkpoint.State {
 	return s
 }
 
-// TestProcesses: two and four processes train, a member is killed with SIGKILL while an
+// TestProcesses: two and four processes train, a host is killed with SIGKILL while an
 // update is made, then the leader, which is started again from its newest checkpoint and
-// joined by the members that are left. The last state has the bits of one process.
+// joined by the hosts that are left. The last state has the bits of one process.
 func TestProcesses(t *testing.T) {
 	alone := t.TempDir()
 	if err := lead(t.Context(), alone, false); err != nil {
 		t.Fatal(err)
 	}
 	want := stateAt(t, alone)
-	for _, members := range []int{1, 3} {
+	for _, numHosts := range []int{1, 3} {
 		place, err := os.MkdirTemp("", "hosts") //nolint:usetesting // short enough for a socket
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(place) })
 		leader := start(t, "leader", place)
-		first := start(t, "member", place)
-		for range members - 1 {
-			start(t, "member", place)
+		first := start(t, "host", place)
+		for range numHosts - 1 {
+			start(t, "host", place)
 		}
 		first.await(t, "rank ")
 		leader.await(t, "update 2")
 		first.kill()
-		start(t, "member", place)
+		start(t, "host", place)
 		leader.await(t, "update 4")
 		leader.kill()
 		leader.await(t, "")
 		leader = start(t, "leader", place)
 		said := leader.await(t, "")
 		if !strings.Contains(said, "update 5") || strings.Contains(said, "update 2") || strings.Contains(said, " Passes:0 ") {
-			t.Errorf("%d members: the second leader said %q, want updates from the checkpoint of the second, with members", members, said)
+			t.Errorf("%d hosts: the second leader said %q, want updates from the checkpoint of the second, with hosts", numHosts, said)
 		}
 		if got := stateAt(t, place); !cmp.Equal(got, want) {
-			t.Errorf("%d members: the last state has other bits than that of one process", members)
+			t.Errorf("%d hosts: the last state has other bits than that of one process", numHosts)
 		}
 		t.Log(said)
 	}

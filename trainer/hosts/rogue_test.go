@@ -21,7 +21,7 @@ import (
 	"temper/trainer/model"
 )
 
-// rogue lets a member join that does what it is told.
+// rogue lets a host join that does what it is told.
 func (s *site) rogue(do func(question string) hosts.Answer) {
 	s.t.Helper()
 	c, err := net.Dial("tcp", s.where) //nolint:noctx // a test
@@ -35,7 +35,7 @@ func (s *site) rogue(do func(question string) hosts.Answer) {
 		_ = hosts.Rogue{Identity: identity("rogue"), Patience: patience, Do: do}.Serve(ctx, c) // it is let go
 	}()
 	s.t.Cleanup(func() { cancel(); <-over })
-	s.members(1)
+	s.hosts(1)
 }
 
 // learn makes supervised updates of many microbatches until done says so, and returns how
@@ -72,16 +72,16 @@ func misled(t *testing.T, do func(question string) hosts.Answer) (log string) {
 	s := newSiteOf(t, hosts.Config{Overdue: 100 * time.Millisecond})
 	s.rogue(do)
 	cfg := smallConfig()
-	cfg.Elsewhere, cfg.Lanes = s.hub.Session("r"), 1
+	cfg.Remote, cfg.Lanes = s.hub.Session("r"), 1
 	updates, got := learn(t, cfg, func(updates int) bool { return s.hub.Counts().Lost > 0 || updates == 100 })
 	if _, want := learn(t, smallConfig(), func(n int) bool { return n == updates }); !cmp.Equal(got, want) {
 		t.Error("the state has other bits than that of one process")
 	}
-	s.await("the member gone", func(c hosts.Counts) bool { return c.Lost == 1 && c.Members == 0 && c.Passes == 0 })
+	s.await("the host gone", func(c hosts.Counts) bool { return c.Lost == 1 && c.Hosts == 0 && c.Passes == 0 })
 	return s.log.String()
 }
 
-// TestMembersThatHang: a member that beats and never answers is let go, and an update has
+// TestMembersThatHang: a host that beats and never answers is let go, and an update has
 // the bits of one process.
 func TestMembersThatHang(t *testing.T) {
 	for _, silent := range []string{"setup", "weights", "pass"} {
@@ -99,7 +99,7 @@ func TestMembersThatHang(t *testing.T) {
 	}
 }
 
-// TestCancelWhileMembersHang: a call that is cancelled waits for no member.
+// TestCancelWhileMembersHang: a call that is cancelled waits for no host.
 func TestCancelWhileMembersHang(t *testing.T) {
 	for _, silent := range []string{"setup", "weights", "pass"} {
 		t.Run(silent, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestCancelWhileMembersHang(t *testing.T) {
 				return hosts.Answer{}
 			})
 			cfg := smallConfig()
-			cfg.Elsewhere, cfg.Lanes = s.hub.Session("r"), 1
+			cfg.Remote, cfg.Lanes = s.hub.Session("r"), 1
 			tr, err := trainer.New(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -147,7 +147,7 @@ func TestCancelWhileMembersHang(t *testing.T) {
 	}
 }
 
-// TestResultsOfAnotherForm: a member whose answer to a pass is not what the pass yields is
+// TestResultsOfAnotherForm: a host whose answer to a pass is not what the pass yields is
 // let go, and an update has the bits of one process.
 func TestResultsOfAnotherForm(t *testing.T) {
 	cfg := smallConfig().Model
@@ -181,7 +181,7 @@ func TestResultsOfAnotherForm(t *testing.T) {
 				}
 				return hosts.Ready()
 			})
-			if want := "member fails"; !strings.Contains(log, want) {
+			if want := "host fails"; !strings.Contains(log, want) {
 				t.Errorf("the log does not say %q:\n%s", want, log)
 			}
 		})

@@ -20,10 +20,10 @@ import (
 	"temper/trainer/model"
 )
 
-// What a leader of BenchmarkProcesses trains, and with how many members.
+// What a leader of BenchmarkProcesses trains, and with how many hosts.
 const (
-	sizeKey    = "TEMPER_TEST_SIZE"
-	membersKey = "TEMPER_TEST_MEMBERS"
+	sizeKey  = "TEMPER_TEST_SIZE"
+	hostsKey = "TEMPER_TEST_MEMBERS"
 )
 
 // measuredUpdates are made after one that compiles and is not counted.
@@ -49,19 +49,19 @@ func measure(ctx context.Context, place string) error {
 	m := sizes[os.Getenv(sizeKey)]
 	m.MaxPositionEmbeddings, m.RopeTheta, m.RMSNormEps, m.TieWordEmbeddings, m.InitializerRange = 512, 1e4, 1e-6, true, 0.02
 	cfg.Model, cfg.LaneTokens, cfg.Lanes = m, 512, 1
-	members, err := strconv.Atoi(os.Getenv(membersKey))
+	numHosts, err := strconv.Atoi(os.Getenv(hostsKey))
 	if err != nil {
 		return err
 	}
 	hub := hosts.NewHub(hosts.Config{Identity: identity("leader"), Patience: time.Minute})
-	if members > 0 {
-		l, err := net.Listen("unix", filepath.Join(place, "members")) //nolint:noctx // a test
+	if numHosts > 0 {
+		l, err := net.Listen("unix", filepath.Join(place, "hosts")) //nolint:noctx // a test
 		if err != nil {
 			return err
 		}
 		go hub.Serve(ctx, l) //nolint:errcheck // it ends with the process
-		cfg.Elsewhere = hub.Session("r")
-		for hub.Counts().Members < members {
+		cfg.Remote = hub.Session("r")
+		for hub.Counts().Hosts < numHosts {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -90,7 +90,7 @@ func measure(ctx context.Context, place string) error {
 	text, err := json.Marshal(figures{Parameters: m.NumParameters(), Wall: time.Since(began), CPU: ownCPU() - used,
 		Sent: now.Sent - before.Sent, Received: now.Received - before.Received, Passes: now.Passes - before.Passes})
 	fmt.Println("figures", string(text))
-	time.Sleep(time.Second) // until the members' times are read
+	time.Sleep(time.Second) // until the hosts' times are read
 	return err
 }
 
@@ -129,7 +129,7 @@ func BenchmarkProcesses(b *testing.B) {
 		for _, processes := range []int{1, 2, 4} {
 			b.Run(fmt.Sprintf("%s/%d", size, processes), func(b *testing.B) {
 				b.Setenv(sizeKey, size)
-				b.Setenv(membersKey, strconv.Itoa(processes-1))
+				b.Setenv(hostsKey, strconv.Itoa(processes-1))
 				for b.Loop() {
 					measureProcesses(b, processes-1)
 				}
@@ -138,7 +138,7 @@ func BenchmarkProcesses(b *testing.B) {
 	}
 }
 
-func measureProcesses(b *testing.B, members int) {
+func measureProcesses(b *testing.B, numHosts int) {
 	place, err := os.MkdirTemp("", "hosts") //nolint:usetesting // short enough for a socket
 	if err != nil {
 		b.Fatal(err)
@@ -147,8 +147,8 @@ func measureProcesses(b *testing.B, members int) {
 	leader := start(b, "measure", place)
 	defer leader.kill()
 	var others []*process
-	for range members {
-		p := start(b, "member", place)
+	for range numHosts {
+		p := start(b, "host", place)
 		defer p.kill()
 		others = append(others, p)
 	}
@@ -172,5 +172,5 @@ func measureProcesses(b *testing.B, members int) {
 	b.ReportMetric(f.CPU.Seconds()/measuredUpdates, "leader-cpu-s/update")
 	b.ReportMetric(float64(f.Sent)/measuredUpdates, "sent-B/update")
 	b.ReportMetric(float64(f.Received)/measuredUpdates, "received-B/update")
-	b.ReportMetric(float64(f.Passes)/measuredUpdates, "member-passes/update")
+	b.ReportMetric(float64(f.Passes)/measuredUpdates, "host-passes/update")
 }

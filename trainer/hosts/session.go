@@ -9,19 +9,19 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/packing"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 )
 
-// Session is what the members do for one trainer of the hub's process.
+// Session lets the hosts make passes for one trainer of the hub's process.
 type Session struct {
 	hub *Hub
 	run string
 	id  int
 }
 
-var _ pass.Elsewhere = (*Session)(nil)
+var _ passes.RemotePasses = (*Session)(nil)
 
-// Session makes a session for a trainer of a run. Each trainer has one of its own.
+// Session makes a session for a trainer of a run. Each trainer needs a separate one.
 func (h *Hub) Session(run string) *Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -35,18 +35,19 @@ func (s *Session) epoch() int64 {
 	return s.hub.epochs[s.run]
 }
 
-// Enlist implements pass.Elsewhere. Members that join later help from the next call on.
-func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Context, func(pass.Lane))) {
+// Acquire implements passes.RemotePasses. A host that joins later makes passes from the
+// next call on.
+func (s *Session) Acquire(at passes.RemoteSetup) (lanes int, connect func(context.Context, func(passes.Lane))) {
 	var able []*peer
 	now := declined{s.id, s.epoch()}
-	for _, p := range s.hub.present() {
+	for _, p := range s.hub.connected() {
 		if !p.declines(now) {
 			able = append(able, p)
 			lanes += p.who.Lanes
 		}
 	}
 	weights := sync.OnceValues(func() ([]blob, error) { return weightsOf(at) })
-	return lanes, func(ctx context.Context, offer func(pass.Lane)) {
+	return lanes, func(ctx context.Context, offer func(passes.Lane)) {
 		var all sync.WaitGroup
 		for _, p := range able {
 			all.Go(func() {
@@ -61,8 +62,8 @@ func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Conte
 	}
 }
 
-// weightsOf copies the weights, once for all members.
-func weightsOf(at pass.Standing) ([]blob, error) {
+// weightsOf copies the weights for the hosts.
+func weightsOf(at passes.RemoteSetup) ([]blob, error) {
 	named, err := at.Weights()
 	if err != nil {
 		return nil, err
@@ -74,14 +75,14 @@ func weightsOf(at pass.Standing) ([]blob, error) {
 	return out, nil
 }
 
-// lane is a place for one pass at a member.
+// lane makes one pass at a time at a host.
 type lane struct {
 	peer *peer
-	at   pass.Standing
+	at   passes.RemoteSetup
 }
 
-// Make implements pass.Lane.
-func (l lane) Make(ctx context.Context, p pass.Program, shape packing.Shape, args []any) ([]device.Value, error) {
+// Make implements passes.Lane.
+func (l lane) Make(ctx context.Context, p passes.Program, shape packing.Shape, args []any) ([]device.Value, error) {
 	inputs := make([]blob, len(args))
 	for i, x := range args {
 		t, ok := x.(*tensors.Tensor)

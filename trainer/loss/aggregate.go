@@ -7,13 +7,12 @@ import (
 	"temper/internal/config"
 )
 
-// Counts are those of a minibatch: its loss tokens, and its sequences and its groups that
-// have any.
+// Counts of a minibatch: its loss tokens, and its sequences and groups with a loss token.
 type Counts struct{ Tokens, Sequences, Groups int }
 
-// Denominator is what the sum over a minibatch is divided by. Each sequence lies within
-// one microbatch. A group, the sequences of one problem, need not: the number of its loss
-// tokens N_g in the minibatch comes with each of its tokens.
+// Denominator returns the divisor of the sum over a minibatch. A sequence lies within one
+// microbatch. A group, the sequences of one problem, may not: each of its tokens has the number
+// of its loss tokens N_g in the minibatch.
 //
 //	token_mean        sum_i sum_t x_it / sum_i n_i             (DAPO, arXiv 2503.14476, equation 8)
 //	sequence_mean     sum_i (sum_t x_it / n_i) / sequences     (GRPO, arXiv 2402.03300, equation 3)
@@ -43,8 +42,8 @@ func NeedsSequences(cfg config.Loss) bool {
 		cfg.Correction.Level == config.CorrectSequence
 }
 
-// mean sums the values over the tokens where mask is true and divides by the
-// denominator: this microbatch's part of the configured mean.
+// mean divides the sum of the values over the tokens where mask is true by the denominator: the
+// microbatch's part of the configured mean.
 func (p *policy) mean(values, mask *Node) *Node {
 	switch p.cfg.Aggregation {
 	case config.AggregateSequences:
@@ -55,7 +54,7 @@ func (p *policy) mean(values, mask *Node) *Node {
 	return Div(MaskedSum(values, mask), p.in.Denominator)
 }
 
-// lengths is the number of loss tokens in each token's sequence, at least 1: [N].
+// lengths returns the number of loss tokens in each token's sequence, at least 1: [N].
 func (p *policy) lengths() *Node {
 	if p.numTokens == nil {
 		p.numTokens = MaxScalar(p.sequenceSums(ConvertDType(p.in.Mask, dtypes.Float32)), 1)
@@ -73,18 +72,18 @@ func (p *policy) sequenceSums(values *Node) *Node {
 	return StopGradient(Reshape(Gather(sums, at), p.in.Logprobs.Shape().Dimensions...)) // [N]
 }
 
-// MaskedSum is the sum of the values where mask is true, a scalar. Values elsewhere
-// have no influence, not even infinite ones.
+// MaskedSum returns the sum of the values where mask is true, a scalar. Values elsewhere have no
+// influence, not even infinite ones.
 func MaskedSum(values, mask *Node) *Node {
 	return ReduceAllSum(Where(mask, values, ZerosLike(values)))
 }
 
-// maskedMax is the largest value where mask is true, at least 0.
+// maskedMax returns the largest value where mask is true, at least 0.
 func maskedMax(values, mask *Node) *Node {
 	return ReduceAllMax(Where(mask, values, ZerosLike(values)))
 }
 
-// maskedCount is the number of tokens at which both conditions hold, as float32.
+// maskedCount returns the number of tokens at which both conditions hold, as float32.
 func maskedCount(condition, mask *Node) *Node {
 	return ReduceAllSum(ConvertDType(LogicalAnd(condition, mask), dtypes.Float32))
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// maxChunks bounds the chunks of a vocabulary, since each adds about ten nodes to
-// the forward graph and as many to the backward graph.
+// maxChunks bounds the chunks of a vocabulary, since each adds about ten nodes to the forward
+// graph and as many to the backward graph.
 const maxChunks = 256
 
-// ChunkSize is the size of the chunks into which the vocabulary is cut, so that the
-// logits of one chunk for all tokens are at most maxLogits numbers. The chunks are
-// nearly equal, and at most 256. It is 0 where the whole vocabulary is within the
+// ChunkSize returns the size of the chunks into which the vocabulary is cut, so that the logits
+// of one chunk for all tokens are at most maxLogits numbers. The chunks have nearly equal sizes,
+// and there are at most 256. It is 0 if the whole vocabulary is within the bound, or if
+// maxLogits is 0.
 // bound, or where maxLogits is 0.
 func ChunkSize(maxLogits, tokens, vocab int) int {
 	if maxLogits == 0 || tokens*vocab <= maxLogits {
@@ -81,14 +82,12 @@ func NewChunked(hidden, head, targets *Node, temperature float64, chunk int) *Ch
 	return c
 }
 
-// Surrogate returns a scalar to differentiate in the place of a loss that was built
-// from Logprobs. For everything below hidden states and head, its gradient is the
-// gradient of the loss:
+// Surrogate returns a scalar to differentiate instead of a loss that was built from Logprobs.
+// Below hidden states and head, its gradient is the gradient of the loss:
 //
 //	d log p_t / d x = onehot(t) - softmax(x)
 //
-// Its value has no meaning. It carries no gradient to anything else that the loss
-// depends on.
+// Its value has no meaning. It has no gradient to anything else in the loss.
 func (c *Chunked) Surrogate(loss *Node) *Node {
 	v := Reshape(StopGradient(Gradient(loss, c.Logprobs)[0]), c.targets.Shape().Size(), 1) // [N, 1]
 	dHidden := Zeros(c.hidden.Graph(), shapes.Make(dtypes.Float32, c.hidden.Shape().Dimensions...))
@@ -113,15 +112,15 @@ func (c *Chunked) Surrogate(loss *Node) *Node {
 
 func (c *Chunked) vocab() int { return c.head.Shape().Dimensions[0] }
 
-// headChunk is a chunk of the head in the type of the hidden states: [C, D].
+// headChunk returns a chunk of the head in the type of the hidden states: [C, D].
 func (c *Chunked) headChunk(from int) *Node {
 	to := min(from+c.chunk, c.vocab())
 	return convertTo(StopGradient(SliceAxis(c.head, 0, AxisRange(from, to))), c.hidden.DType())
 }
 
-// logits are the logits of a chunk divided by the temperature: [N, C]. They are not
-// computed before the nodes after, which are all that is made of the chunk before; without an
-// order a backend could hold all chunks at the same time.
+// logits returns the logits of a chunk divided by the temperature: [N, C]. They depend on the
+// nodes after, the results of the chunk before: without an order a backend could hold all
+// chunks at the same time.
 func (c *Chunked) logits(from int, after ...*Node) *Node {
 	hidden := SchedulingBarrier(StopGradient(c.hidden), after...)
 	x := dotInFloat32(hidden, 1, c.headChunk(from), 1)
@@ -131,8 +130,8 @@ func (c *Chunked) logits(from int, after ...*Node) *Node {
 	return x
 }
 
-// isTarget marks each token's target in the chunk whose logits are x: [N, C]. It is not
-// computed before x, for the reason given at logits.
+// isTarget marks each token's target in the chunk whose logits are x: [N, C]. It depends on x,
+// for the reason given at logits.
 func (c *Chunked) isTarget(from int, x *Node) *Node {
 	targets := AddScalar(SchedulingBarrier(c.targets, StopGradient(x)), -float64(from)) // [N]
 	ids := Iota(x.Graph(), shapes.Make(c.targets.DType(), x.Shape().Dimensions...), 1)

@@ -10,8 +10,8 @@ import (
 // token could exceed the sum of all others. A token at the bound has no gradient.
 const maxK3 = 10
 
-// correct weights tokens by the ratio of the policy that trains to the policy that
-// sampled. The two differ by rounding, kernels and precision.
+// correct weights tokens by the ratio of the trained policy to the sampling policy, which
+// differ by rounding, kernels and precision.
 //
 //	w_t = pi_train(y_t) / pi_rollout(y_t)                  level token
 //	w_t = prod of these over the sequence of t             level sequence
@@ -22,8 +22,8 @@ const maxK3 = 10
 // You Off-Policy RL Training" (Yao et al., 2025), both bounds at the sequence from
 // "When Speed Kills Stability" (Liu et al., 2025). IcePop (arXiv 2510.18855) masks at
 // the token and keeps the weight w inside. The measures are taken at the level of
-// tokens even where no correction is configured. No gradient flows. A result that
-// does not apply is nil.
+// tokens even without a correction. No gradient flows. A result that does not apply is
+// nil.
 func (p *policy) correct(train *Node) (weight, inside *Node) {
 	cfg, mask := p.cfg.Correction, p.in.Mask
 	diff := StopGradient(Where(mask, Sub(p.in.RolloutLogprobs, train), ZerosLike(train))) // [N]
@@ -62,9 +62,9 @@ func (p *policy) correct(train *Node) (weight, inside *Node) {
 //	k3 = pi_ref/pi - log(pi_ref/pi) - 1              (GRPO, arXiv 2402.03300, equation 4)
 //	k3_ratio = (pi/pi_old) k3                        (arXiv 2512.02556, equation 7)
 //
-// k3 is unbiased for tokens that the policy itself sampled. k3_ratio has an unbiased
-// gradient as well, and stays so in the later updates of a step. The names come from
-// J. Schulman, "Approximating KL divergence", 2020.
+// k3 is unbiased for tokens sampled from the policy. k3_ratio also has an unbiased gradient,
+// in all updates of a step. The names come from J. Schulman, "Approximating KL divergence",
+// 2020.
 func (p *policy) penalty(delta *Node) *Node {
 	mask := p.in.Mask
 	d := Where(mask, Sub(StopGradient(p.in.RefLogprobs), p.in.Logprobs), ZerosLike(p.in.Logprobs)) // [N]
@@ -84,9 +84,9 @@ func k3(log *Node) *Node {
 	return MinScalar(AddScalar(Sub(Exp(log), log), -1), maxK3)
 }
 
-// AbsDifference is the sum of |a - b| over the tokens where mask is true. Given the
-// engine's and the trainer's log-probabilities of one policy, it measures how far the
-// two implementations differ.
+// AbsDifference returns the sum of |a - b| over the tokens where mask is true. For the engine's
+// and the trainer's log-probabilities of one policy, it measures the difference of the two
+// implementations.
 func AbsDifference(a, b, mask *Node) *Node {
 	return MaskedSum(Abs(Sub(a, b)), mask)
 }

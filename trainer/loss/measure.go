@@ -4,15 +4,14 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// Measure is a number that a microbatch yields beside its gradient. Measures add up
-// over the microbatches of a minibatch, except those of IsMax.
+// Measure is a number that a microbatch yields beside its gradient. Measures are added over the
+// microbatches of a minibatch, except maxima (IsMax).
 type Measure int
 
-// The measures. All of them count the tokens where the LossMask of the samples is
-// true.
+// The measures. All of them count the tokens where the LossMask of the samples is true.
 const (
-	Loss           Measure = iota // what is differentiated, already divided by the denominator
-	Penalty                       // the part of the loss that holds the policy near the reference
+	Loss           Measure = iota // the differentiated value, already divided by the denominator
+	Penalty                       // the part of the loss that penalizes distance from the reference
 	Entropy                       // nats, sum over tokens
 	ClipLow                       // tokens held at 1-ClipLow
 	ClipHigh                      // tokens held at 1+ClipHigh
@@ -41,15 +40,15 @@ func (m Measure) String() string {
 	}[m]
 }
 
-// IsMax reports whether the measure of a minibatch is the largest of those of its
-// microbatches, and not their sum.
+// IsMax reports whether the measure of a minibatch is the maximum over its microbatches instead
+// of the sum.
 func (m Measure) IsMax() bool { return m == RolloutDiffMax || m == WeightMax }
 
 // Measures are scalars; one that does not apply is nil.
 type Measures [NumMeasures]*Node
 
-// Vector holds the measures in their order, 0 for those that do not apply: float32
-// [NumMeasures]. It carries no gradient.
+// Vector returns the measures in order, 0 for those that do not apply: float32 [NumMeasures]. It
+// has no gradient.
 func (m *Measures) Vector() *Node {
 	zero := ScalarZero(m[Loss].Graph(), m[Loss].DType())
 	all := make([]*Node, NumMeasures)

@@ -7,8 +7,8 @@ import (
 	"temper/internal/config"
 )
 
-// maxLogRatio bounds |log ratio|, as in verl (clamp of 20), so that one token on which
-// the policies differ without measure cannot overflow the sum.
+// maxLogRatio bounds |log ratio|, as in verl (clamp of 20), so that one token with very different
+// policies cannot overflow the sum.
 const maxLogRatio = 20
 
 // PolicyInputs are the tokens of a microbatch.
@@ -19,14 +19,14 @@ type PolicyInputs struct {
 	RefLogprobs     *Node // float32 [N] of the reference policy; nil without a penalty
 	Advantages      *Node // float32 [N], one number per trajectory, repeated
 	Mask            *Node // bool [N], the LossMask
-	// Selected are the tokens of Mask that train; nil is all of them. Means and
-	// measures are over Mask in either case.
+	// Selected are the tokens of Mask that train; nil is all of them. Means and measures are
+	// over Mask in both cases.
 	Selected *Node // bool [N]
-	// Sequences is the number of each token's trajectory, 0 <= number < N. Outside Mask
-	// it may be any number. It is nil where NeedsSequences is false.
+	// Sequences is the number of each token's trajectory, 0 <= number < N, and any number
+	// outside Mask. It is nil if NeedsSequences is false.
 	Sequences *Node // int32 [N]
-	// GroupTokens is the number of loss tokens of each token's group in the whole
-	// minibatch, a constant. It is nil where NeedsGroups is false.
+	// GroupTokens is the number of loss tokens of each token's group in the whole minibatch, a
+	// constant. It is nil if NeedsGroups is false.
 	GroupTokens *Node // float32 [N]
 	Denominator *Node // float32 scalar, see Denominator
 }

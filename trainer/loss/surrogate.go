@@ -6,8 +6,8 @@ import (
 	"temper/internal/config"
 )
 
-// gain is what an update increases, for each token: [N]. delta is the log-probability
-// minus that under the old policy.
+// gain returns the value that an update increases, for each token: [N]. delta is the
+// log-probability minus the one under the old policy.
 func (p *policy) gain(delta *Node) *Node {
 	switch p.cfg.Objective {
 	case config.ObjectiveGSPO:
@@ -45,8 +45,8 @@ func (p *policy) clipped(ratio *Node) *Node {
 	return Mul(bounded, advantages)
 }
 
-// sequenceRatio is the ratio of a whole sequence, each of whose tokens carries
-// an equal part of its gradient:
+// sequenceRatio is the ratio of a whole sequence; each of its tokens has an equal part of the
+// gradient:
 //
 //	s_i  = (pi(y_i) / pi_old(y_i)) ^ (1/n_i)     (GSPO, arXiv 2507.18071, equation 7)
 //	s_it = sg(s_i) pi_it / sg(pi_it)             (equation 14)

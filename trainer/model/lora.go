@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // LoRA adds a product of two small matrices to weights of each layer: the network

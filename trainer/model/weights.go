@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"temper/internal/rl"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Tensor is one weight on the host.

@@ -15,7 +15,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // Config of a Device.

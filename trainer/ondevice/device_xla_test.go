@@ -13,7 +13,7 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/model"
 	"temper/trainer/ondevice"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 	"temper/trainer/xla/xlatest"
 )
 

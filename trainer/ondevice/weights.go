@@ -2,7 +2,7 @@ package ondevice
 
 import (
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 // nameRope is the table of rotations among the weights of programs.

@@ -1,9 +1,11 @@
-// Package optimizer owns AdamW: which tensors it trains, and the graph that turns
-// gradients into new weights and moments. It holds no weights and no moments itself;
-// those are variables of a store, under the paths named here.
+// Package optimizer owns everything that training changes and the rule that changes it:
+// the weights of a policy, AdamW's moments and the counters on which the next update
+// depends, as variables of one store; the learning rate of a step; and the graph that
+// turns gradients into new weights and moments. It runs no graph.
 //
-// Invariant: an update changes the weights and moments of all trained tensors, or
-// of none.
+// Invariants: an update changes the weights and moments of all trained tensors, or of
+// none. A State is whole or not ready, and one that is not ready is refused until Init,
+// Import or Restore replaces it. Every step of a schedule has a rate above zero.
 package optimizer
 
 import (
@@ -18,10 +20,10 @@ import (
 	"temper/trainer/model/graphs"
 )
 
-// FirstMomentPath is where a store keeps the first moment of a weight.
+// FirstMomentPath returns the path of the first moment of a weight in a store.
 func FirstMomentPath(name string) string { return ml.JoinPath("/", "adamw_first", name) }
 
-// SecondMomentPath is where a store keeps the second moment of a weight.
+// SecondMomentPath returns the path of the second moment of a weight in a store.
 func SecondMomentPath(name string) string { return ml.JoinPath("/", "adamw_second", name) }
 
 // Variables lists the variables of a store that an update changes: weights and
@@ -36,8 +38,8 @@ func Variables(store *ml.Store, tuning Tuning) []*ml.Variable {
 	return out
 }
 
-// Order of the optimizer's numbers, a float32 vector that is fed to the graph,
-// so that no schedule is compiled into it.
+// Order of the optimizer's numbers, a float32 vector that is an input of the graph, so that no
+// schedule is compiled into it.
 const (
 	numberLR        = iota
 	numberBeta1     // decay of the first moment
@@ -49,7 +51,7 @@ const (
 	numberEps       // keeps the quotient finite
 	numberDecay     // weight decay
 	numberMaxNorm   // 0 = no clipping
-	numberSkipNorm  // 0 = no update is left out
+	numberSkipNorm  // 0 = no update is skipped
 	NumNumbers      // length of the vector
 )
 
@@ -66,18 +68,17 @@ func Numbers(o config.Optimizer, lr float64, n int64) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(x, NumNumbers)
 }
 
-// Skips reports whether AdamW leaves an update of this norm out. It compares in
-// the precision of the graph.
+// Skips reports whether AdamW skips an update of this norm. It compares in the precision of
+// the graph.
 func Skips(o config.Optimizer, norm float64) bool {
 	return o.SkipGradNorm > 0 && float32(norm) > float32(o.SkipGradNorm)
 }
 
-// AdamW updates weights and moments by AdamW with decoupled weight decay
-// (arXiv 1711.05101, algorithm 2) after clipping the global norm of the
-// gradients, and returns that norm. numbers is float32 [NumNumbers]. grads has a
-// gradient for each tensor that tuning trains; frozen tensors are in neither the
-// norm nor the update. Nothing changes when the norm or the watched scalar is not
-// finite, or when the norm is above the one at which updates are left out.
+// AdamW updates weights and moments by AdamW with decoupled weight decay (arXiv 1711.05101,
+// algorithm 2) after clipping the global norm of the gradients, and returns that norm. numbers
+// is float32 [NumNumbers]. grads has a gradient for each tensor that tuning trains; frozen
+// tensors are in neither the norm nor the update. Nothing changes when the norm or the watched
+// scalar is not finite, or when the norm is above the limit for skipping.
 //
 //	m = b1 m + (1-b1) g,  v = b2 v + (1-b2) g^2
 //	w = w - lr (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w)

@@ -12,14 +12,13 @@ import (
 	"temper/trainer/model"
 )
 
-// Tuning is what the graphs of updates are built for.
+// Tuning is the part of an optimizer that is compiled into the graphs of updates.
 type Tuning struct {
 	Trained                       []model.TensorSpec // in the order of model.Config.Tensors
 	DecayVectors, DecayEmbeddings bool
 }
 
-// TuningOf returns the tuning that an optimizer's configuration asks for. The
-// error is config.Problems.
+// TuningOf returns the tuning of an optimizer's configuration. The error is config.Problems.
 func TuningOf(m model.Config, o config.Optimizer) (Tuning, error) {
 	trained, problems := trainable(m, o.Freeze)
 	if len(problems) > 0 {
@@ -28,7 +27,7 @@ func TuningOf(m model.Config, o config.Optimizer) (Tuning, error) {
 	return Tuning{Trained: trained, DecayVectors: o.DecayVectors, DecayEmbeddings: o.DecayEmbeddings}, nil
 }
 
-// Equal reports whether graphs built for one tuning serve the other.
+// Equal reports whether the same graphs serve both tunings.
 func (t Tuning) Equal(o Tuning) bool {
 	return t.DecayVectors == o.DecayVectors && t.DecayEmbeddings == o.DecayEmbeddings &&
 		slices.EqualFunc(t.Trained, o.Trained, func(x, y model.TensorSpec) bool { return x.Name == y.Name })
@@ -39,10 +38,9 @@ func (t Tuning) Trains(name string) bool {
 	return slices.ContainsFunc(t.Trained, func(s model.TensorSpec) bool { return s.Name == name })
 }
 
-// decays reports whether weight decay applies to a tensor. It always applies to
-// matrices. Two switches decide about the others: norms and biases, which are
-// vectors, and the embedding table, whose rows of rare tokens get no gradient that
-// could hold against the decay.
+// decays reports whether weight decay applies to a tensor. It always applies to matrices. Two
+// switches decide for norms and biases, which are vectors, and for the embedding table, whose
+// rows of rare tokens get no gradient to counter the decay.
 func (t Tuning) decays(spec model.TensorSpec) bool {
 	switch {
 	case len(spec.Shape) < 2:
@@ -54,10 +52,9 @@ func (t Tuning) decays(spec model.TensorSpec) bool {
 	}
 }
 
-// Check reports what Config.Validate cannot know of an optimizer without the
-// model: patterns of Freeze that match no tensor, and a Freeze that leaves nothing
-// to train. The error is config.Problems, with the given key before that of each
-// problem.
+// Check finds the mistakes of an optimizer that depend on the model: patterns of Freeze that
+// match no tensor, and a Freeze that leaves nothing to train. The error is config.Problems,
+// with the given key before each problem's key.
 func Check(m model.Config, key string, o config.Optimizer) error {
 	_, problems := trainable(m, o.Freeze)
 	for i := range problems {
@@ -69,8 +66,8 @@ func Check(m model.Config, key string, o config.Optimizer) error {
 	return nil
 }
 
-// trainable returns the tensors that no pattern freezes, or the adapters where there are
-// some, in the order of model.Config.Tensors.
+// trainable returns the tensors that no pattern freezes, or the adapters if there are some,
+// in the order of model.Config.Tensors.
 func trainable(m model.Config, freeze []string) ([]model.TensorSpec, config.Problems) {
 	var problems config.Problems
 	if adapters := m.Adapters(); len(adapters) > 0 {

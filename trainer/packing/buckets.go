@@ -1,11 +1,11 @@
 package packing
 
-// Tokens is the size of a pass of the shape, padding included.
+// Tokens returns the size of a pass of the shape, including padding.
 func (s Shape) Tokens() int { return s.Rows * s.Length }
 
-// bucketed cuts rows into passes of the plan's Buckets: of all ways to cut the rows, sorted
-// by length, the one with the least padding and the fewest passes. A row longer than all
-// buckets makes a pass of its own length.
+// bucketed cuts rows into passes of the plan's Buckets. Of all ways to cut the rows, sorted by
+// length, it takes the one with the least padding and the fewest passes. A row longer than all
+// buckets makes a pass of its length.
 func (p Plan) bucketed(rows []*Row) []Microbatch {
 	filled := p.fillRows(rows)
 	lengths := make([]int, len(filled))
@@ -26,9 +26,9 @@ func (p Plan) bucketed(rows []*Row) []Microbatch {
 	return out
 }
 
-// fillRows puts sequences into rows, the longest first. A row has the length of its one
-// sequence. With Pack it has that of the smallest bucket which holds its first one, and each
-// further sequence goes into the first row that has space for it.
+// fillRows puts sequences into rows, the longest first. Without Pack a row has the length of
+// its sequence. With Pack it has the length of the smallest bucket for its first sequence, and
+// each further sequence goes into the first row with space for it.
 func (p Plan) fillRows(rows []*Row) []filledRow {
 	var out []filledRow
 	var used []int
@@ -49,7 +49,7 @@ func (p Plan) fillRows(rows []*Row) []filledRow {
 	return out
 }
 
-// lengthFor is the length of the shortest bucket that holds a sequence, or one of its own.
+// lengthFor returns the length of the shortest bucket that holds a sequence, or its own.
 func (p Plan) lengthFor(n int) int {
 	best := 0
 	for _, b := range p.Buckets {
@@ -63,8 +63,8 @@ func (p Plan) lengthFor(n int) int {
 	return best
 }
 
-// cutLengths deals rows of these lengths, the longest first, into passes and returns the
-// shapes of the passes; see bucketed.
+// cutLengths deals rows of these lengths, the longest first, into passes and returns their
+// shapes; see bucketed.
 func (p Plan) cutLengths(lengths []int) []Shape {
 	var c cutting
 	c.cut(p, lengths)
@@ -75,8 +75,8 @@ func (p Plan) cutLengths(lengths []int) []Shape {
 	return out
 }
 
-// cutting is how rows are dealt into passes: from each row on, what its passes cost and the
-// shape of the first.
+// cutting is the result of a cut: from each row on, the cost of its passes and the shape of
+// the first.
 type cutting struct {
 	cost  []int
 	first []Shape

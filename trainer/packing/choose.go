@@ -6,31 +6,31 @@ import (
 	"slices"
 )
 
-// Forecast is what a run will ask for, as far as its configuration says.
+// Forecast is the expected work of a run, as far as its configuration tells.
 type Forecast struct {
-	// MaxTokens is the longest sequence, MeanTokens the mean that is expected; 0 is a third
-	// of the longest.
+	// MaxTokens is the longest sequence, MeanTokens the expected mean; 0 is a third of the
+	// longest.
 	MaxTokens, MeanTokens int
 	Demands               []Demand
 }
 
-// Demand is passes that share their shapes.
+// Demand is a set of passes with common shapes.
 type Demand struct {
-	// Kinds is the number of graphs that a shape has.
+	// Kinds is the number of graphs of each shape.
 	Kinds   int
 	Batches []Batch
 }
 
-// Batch is a number of updates of so many sequences each.
+// Batch is a number of updates of equally many sequences.
 type Batch struct{ Sequences, Updates int }
 
-// Budget says what graphs cost.
+// Budget is the cost of graphs.
 type Budget struct {
-	// Max is the most graphs that there may be. Each demand has one shape in any case.
+	// Max is the most graphs. Each demand has one shape in any case.
 	Max int
 	// Fixed graphs have no shape.
 	Fixed int
-	// Price is the time of compiling a graph, in tokens of a pass that take as long.
+	// Price is the time of compiling a graph, in the tokens of passes of equal time.
 	Price float64
 }
 
@@ -39,13 +39,13 @@ type Choice struct {
 	// Buckets of each demand, ascending by length, then by rows.
 	Buckets [][]Shape
 	Graphs  int
-	// Padding is the share of the tokens of passes that is expected to be padding.
+	// Padding is the expected share of padding in the tokens of passes.
 	Padding float64
 }
 
-// Choose chooses the buckets for a forecast: as many as the budget allows and as pay for
-// their graphs by less padding. The choice follows from the arguments alone, so that the
-// bits of a run do not depend on when, or how often, it was started.
+// Choose chooses the buckets for a forecast: as many as the budget allows and as pay for their
+// graphs by less padding. The choice follows from the arguments alone, so that the bits of a
+// run do not depend on its starts.
 func (p Plan) Choose(f Forecast, b Budget) Choice {
 	var options [][]option
 	for _, d := range f.Demands {
@@ -102,33 +102,32 @@ func compareShapes(a, b Shape) int {
 	return cmp.Or(cmp.Compare(a.Length, b.Length), cmp.Compare(a.Rows, b.Rows))
 }
 
-// Bounds of the search: the sequences that stand for those of an update, and the shapes of a
-// demand.
+// Bounds of the search: the sequences in the sample of an update, and the shapes of a demand.
 const (
 	maxSamples = 128
 	maxShapes  = 12
 )
 
-// option is a set of shapes and what it costs, in tokens.
+// option is a set of shapes with its cost in tokens.
 type option struct {
 	set                []Shape
 	cost, tokens, real float64
 }
 
-// chooser looks for the cheapest sets of shapes of a demand.
+// chooser finds the cheapest sets of shapes of a demand.
 type chooser struct {
 	plan       Plan
-	longest    int // of the rows; one of the shapes has it
+	longest    int // of the rows; one shape has this length
 	candidates []Shape
 	samples    []sample
 	steps      cutting
 }
 
-// sample is sequences that stand for those of an update.
+// sample is a sample of the sequences of an update.
 type sample struct {
 	rows   []*Row
-	filled []int   // lengths of rows, where these do not depend on the shapes
-	scale  float64 // how often they come
+	filled []int   // lengths of rows, if they do not depend on the shapes
+	scale  float64 // number of updates that it stands for
 	real   int     // tokens
 }
 
@@ -166,7 +165,7 @@ func newChooser(p Plan, f Forecast, d Demand) *chooser {
 	return c
 }
 
-// options are the cheapest sets of one shape, of two, and so on.
+// options returns the cheapest sets of one shape, of two, and so on.
 func (c *chooser) options(most int) []option {
 	var out []option
 	var set []Shape
@@ -187,7 +186,7 @@ func (c *chooser) options(most int) []option {
 	return out
 }
 
-// lengthsUpTo are the lengths that a bucket may have: sixteenths of the longest, and below
+// lengthsUpTo returns the possible lengths of a bucket: sixteenths of the longest, and below
 // these its halves.
 func lengthsUpTo(longest int) []int {
 	var out []int
@@ -206,7 +205,7 @@ func lengthsUpTo(longest int) []int {
 	return out
 }
 
-// grow adds the shape that lowers the cost most; nil where there is none left.
+// grow adds the shape that lowers the cost most; nil for none.
 func (c *chooser) grow(set []Shape) []Shape {
 	var best []Shape
 	lowest := math.Inf(1)
@@ -222,7 +221,7 @@ func (c *chooser) grow(set []Shape) []Shape {
 	return best
 }
 
-// bestPair tries all pairs; nil where there is none.
+// bestPair tries all pairs; nil for none.
 func (c *chooser) bestPair() []Shape {
 	var best []Shape
 	lowest := math.Inf(1)
@@ -260,7 +259,7 @@ func (c *chooser) improve(set []Shape) []Shape {
 	return set
 }
 
-// cost is what all passes cost, in tokens.
+// cost returns the cost of all passes, in tokens.
 func (c *chooser) cost(set []Shape) float64 { return c.count(set).cost }
 
 // count counts the tokens of all passes, and those of sequences.
@@ -286,8 +285,8 @@ func (c *chooser) count(set []Shape) (o option) {
 	return o
 }
 
-// quantiles are n lengths, the longest first, that stand for lengths from an exponential
-// distribution which is cut off at most and has the given mean; 0 is a third of most.
+// quantiles returns n lengths, the longest first, for lengths from an exponential distribution
+// truncated at most with the given mean; a mean of 0 is a third of most.
 func quantiles(most, mean, n int) []int {
 	if mean <= 0 {
 		mean = most / 3
@@ -305,7 +304,7 @@ func quantiles(most, mean, n int) []int {
 	return out
 }
 
-// rateOf is the rate at which the exponential distribution on 0 to 1 has a mean. It is
+// rateOf returns the rate with which the exponential distribution on 0 to 1 has a mean. It is
 // negative for means above one half.
 func rateOf(mean float64) float64 {
 	low, high := -60.0, 60.0

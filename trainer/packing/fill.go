@@ -2,7 +2,7 @@ package packing
 
 import "slices"
 
-// pad gives each sequence a row of its own, the longest first.
+// pad gives each sequence a separate row, the longest first.
 func pad(rows []*Row) []filledRow {
 	out := make([]filledRow, len(rows))
 	for i, r := range byLength(rows) {
@@ -11,9 +11,9 @@ func pad(rows []*Row) []filledRow {
 	return out
 }
 
-// Align is the grid on which packed sequences start. A vector of the CPU backend
-// has 16 lanes: on this grid each token of a sequence meets the lane that it would
-// meet in a row of its own, so that its attention has the same bits.
+// Align is the grid on which packed sequences start. A vector of the CPU backend has 16 lanes:
+// on this grid each token of a sequence is in the same lane as in a separate row, so that its
+// attention has the same bits.
 const Align = 16
 
 // pack puts several sequences into each row: the longest first, each into the
@@ -21,10 +21,9 @@ const Align = 16
 // of the fewest possible rows). All rows have the length that the longest sequence
 // needs, rounded up by packedLength.
 //
-// Attention works on whole rows: T*T scores for each of H heads, whatever stands
-// in the row. Per row and layer (with Remat, for one layer only), 4*H*T*T bytes of
-// probabilities are kept for the backward pass; the mask takes as much once, and
-// the layer being computed a few times as much.
+// Attention works on whole rows: T*T scores for each of H heads, whatever the row contains.
+// The backward pass keeps 4*H*T*T bytes of probabilities a row and layer (with Remat, of one
+// layer only); the mask takes as much once, and the current layer a few times as much.
 func pack(rows []*Row) []filledRow {
 	if len(rows) == 0 {
 		return nil

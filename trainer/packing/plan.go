@@ -6,18 +6,18 @@ type Shape struct {
 	Length int `json:"length"`
 }
 
-// Microbatch is what one device pass works on.
+// Microbatch is the input of one device pass.
 type Microbatch struct {
 	Shape
 	Members []*Row
 	Starts  []int // of each member among the B*T tokens, in ascending order
 	Packed  bool  // a row may hold several members
-	// Fixed says that the shape is one of a few, each with a program of its own.
+	// Fixed reports that the shape is one of a few, each with its program.
 	Fixed bool
 }
 
-// Alone is the pass of the same length that holds a single row, beside rows of padding where
-// the shape is fixed.
+// Alone returns the pass of the same length with a single row, beside rows of padding if the
+// shape is fixed.
 func (mb Microbatch) Alone(r *Row) Microbatch {
 	if !mb.Fixed {
 		mb.Rows = 1
@@ -28,22 +28,21 @@ func (mb Microbatch) Alone(r *Row) Microbatch {
 
 // Plan says how a minibatch is cut into device passes.
 type Plan struct {
-	// Tokens bounds the padded tokens of a pass. A longer row makes a pass of its own.
+	// Tokens bounds the padded tokens of a pass. A longer row makes a pass alone.
 	Tokens int
 	// Pack lets several sequences share a row.
 	Pack bool
-	// RowsMultiple makes the number of rows of a pass a multiple of it, with rows of
-	// padding: a mesh deals the rows over the devices of its data axis. 0 is 1.
+	// RowsMultiple divides the number of rows of a pass, by rows of padding: a mesh deals the
+	// rows over the devices of its data axis. 0 is 1.
 	RowsMultiple int
-	// Buckets are the shapes of all passes, except of those with a row longer than each of
-	// them; see Choose. Their rows are a multiple of RowsMultiple. Without them a pass may
-	// have one of many shapes.
+	// Buckets are the shapes of all passes, except those with a row longer than each of them;
+	// see Choose. Their rows are a multiple of RowsMultiple. Without Buckets passes may have
+	// many shapes.
 	Buckets []Shape
 }
 
-// Microbatches cuts rows of similar length into passes: of all ways to cut the
-// rows, sorted by length, it takes the one with the least padding and the fewest
-// passes.
+// Microbatches cuts rows of similar length into passes. Of all ways to cut the rows, sorted by
+// length, it takes the one with the least padding and the fewest passes.
 func (p Plan) Microbatches(rows []*Row) []Microbatch {
 	if len(p.Buckets) > 0 {
 		return p.bucketed(rows)
@@ -79,14 +78,14 @@ func (p Plan) NumShapes(maxTokens int) int {
 	return shapes
 }
 
-// filledRow is one row of a microbatch with the sequences that stand in it.
+// filledRow is one row of a microbatch with its sequences.
 type filledRow struct {
 	length  int // padded
 	members []*Row
 	starts  []int // of each member in the row
 }
 
-// passCost is what a device pass costs besides its tokens, in tokens.
+// passCost is the constant cost of a device pass, in tokens.
 const passCost = 64
 
 // cut deals rows, the longest first, into passes; see Plan.Microbatches.

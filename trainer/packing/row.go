@@ -1,10 +1,13 @@
 // Package packing decides which tokens meet in which device pass: it turns samples
 // into rows, deals rows into minibatches, and cuts a minibatch into microbatches,
-// padded or packed. It makes no tensors and knows no device.
+// padded or packed. On an accelerator, where each shape of a pass is a program to be
+// compiled, it chooses the shapes of a run: few programs against little padding. It makes
+// no tensors and knows no device.
 //
-// Invariant: the result is a pure function of the samples, the plan and the seed.
-// Neither cores nor free memory have a part in it, so the order in which gradients
-// add up, and every bit of their sum, does not depend on the machine.
+// Invariant: the result is a pure function of the samples, the plan and the seed, and the
+// shapes follow from the configuration, the name of the backend and the mesh. No core, no
+// free memory and no measurement changes it, so the order in which gradients add up, and
+// every bit of their sum, does not depend on the machine or on an earlier start.
 //
 // Axes in comments: B rows of a microbatch, T tokens of a row.
 package packing
@@ -16,9 +19,8 @@ import (
 	"temper/internal/rl"
 )
 
-// Row is a sample as a device pass sees it: positions 0..Length-1, each of which
-// predicts the token after it. The tokens after the last one in the loss have no
-// influence and are cut off.
+// Row is a sample as a device pass reads it: positions 0..Length-1, each of which predicts the
+// next token. The tokens after the last one in the loss have no influence and are cut off.
 type Row struct {
 	Sample     *rl.Sample
 	Index      int // in the caller's samples
@@ -28,8 +30,8 @@ type Row struct {
 	// minibatch; see MarkGroups.
 	GroupTokens int
 
-	// What is known of the row's targets, Length values each. All of it belongs to
-	// policies from before the step; nil is what the objective does not ask for.
+	// Values of the row's targets, Length each. All of them belong to policies before the
+	// step; nil for those that the objective does not need.
 
 	Old       []float32 // log-probabilities under the policy before the step
 	Reference []float32 // log-probabilities under the reference policy
@@ -40,7 +42,7 @@ type Row struct {
 // Limits of a sample, given by the network.
 type Limits struct {
 	VocabSize int
-	MaxTokens int // positions that the network can tell apart
+	MaxTokens int // number of positions of the network
 }
 
 // Rows checks the samples and drops those without a token in the loss.
@@ -65,7 +67,7 @@ func Rows(samples []rl.Sample, limits Limits) ([]*Row, error) {
 	return out, nil
 }
 
-// Check refuses a sample that would train something else than its author meant.
+// Check refuses a sample with contradictions.
 func (l Limits) Check(s *rl.Sample) error {
 	n := len(s.Tokens)
 	switch {

@@ -20,7 +20,7 @@ import (
 	"temper/internal/inference"
 	"temper/internal/inference/external"
 	"temper/internal/rl"
-	"temper/trainer/handoff"
+	"temper/trainer/checkpoint"
 )
 
 // played is a trajectory of two turns.
@@ -52,7 +52,7 @@ func play(t *testing.T, e *external.Engine, i int, version int64) played {
 }
 
 // check compares all log-probabilities with those of the policy.
-func (p played) check(t *testing.T, publisher handoff.Publisher, dir string) {
+func (p played) check(t *testing.T, publisher checkpoint.Exporter, dir string) {
 	for turn, gen := range p.sampled {
 		from := p.starts[turn]
 		want, err := publisher.Logprobs(t.Context(), dir, p.ids[:from+len(gen.Tokens)], from, 1)
@@ -107,7 +107,7 @@ func TestKilledLlamaCpp(t *testing.T) {
 	m, store := network(true), memblob.New()
 	folder := t.TempDir()
 	e := llama(t, store, m, folder)
-	publisher := handoff.Publisher{Store: store}
+	publisher := checkpoint.Exporter{Store: store}
 	start, kills, checked := time.Now(), 0, 0
 	for round := range rounds {
 		ref := stored(t, store, m, uint64(round+1))

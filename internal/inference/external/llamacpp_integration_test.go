@@ -12,7 +12,7 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
 	"temper/internal/inference/external"
-	"temper/trainer/handoff"
+	"temper/trainer/checkpoint"
 	"temper/trainer/model"
 )
 
@@ -39,7 +39,7 @@ func llama(t *testing.T, store blob.Store, m model.Config, folder string) *exter
 	e, err := external.New(external.Config{
 		Kind: config.EngineLlamaCpp, Folder: folder, MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
 		Command:   []string{llamaPython(t), script, "--precise", "--model", "{model}", "--host", "{host}", "--port", "{port}", "--ctx-size", "4096"},
-		Publisher: handoff.Publisher{Store: store},
+		Publisher: checkpoint.Exporter{Store: store},
 	})
 	if err != nil {
 		t.Fatal(err)

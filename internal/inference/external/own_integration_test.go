@@ -18,8 +18,8 @@ import (
 	"temper/internal/config"
 	"temper/internal/inference/external"
 	"temper/internal/openai"
+	"temper/trainer/checkpoint"
 	"temper/trainer/engine"
-	"temper/trainer/handoff"
 	"temper/trainer/hf"
 	"temper/trainer/model"
 )
@@ -132,7 +132,7 @@ func TestOwnServer(t *testing.T) {
 	m.VocabSize = tok.VocabSize() // the server knows no others
 	e, err := external.New(external.Config{
 		Kind: config.EngineVLLM, URLs: []string{serveOwn(t, m, tok)}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize,
-		Patience: time.Minute, Publisher: handoff.Publisher{Store: store},
+		Patience: time.Minute, Publisher: checkpoint.Exporter{Store: store},
 	})
 	if err != nil {
 		t.Fatal(err)

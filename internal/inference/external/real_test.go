@@ -18,7 +18,6 @@ import (
 	"temper/internal/inference/external"
 	"temper/internal/inference/inferencetest"
 	"temper/trainer/checkpoint"
-	"temper/trainer/handoff"
 	"temper/trainer/model"
 )
 
@@ -49,7 +48,7 @@ func stored(t *testing.T, store blob.Store, m model.Config, seed uint64) blob.Re
 // conform runs the suite against an engine that serves the policy at ref.
 func conform(t *testing.T, e *external.Engine, m model.Config, store blob.Store, ref blob.Ref, tolerance float64) {
 	t.Helper()
-	publisher, dir := handoff.Publisher{Store: store}, filepath.Join(t.TempDir(), "policy")
+	publisher, dir := checkpoint.Exporter{Store: store}, filepath.Join(t.TempDir(), "policy")
 	if err := publisher.Write(t.Context(), ref, dir); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +102,7 @@ func measure(t *testing.T, e *external.Engine, m model.Config, store blob.Store,
 			t.Fatal(err)
 		}
 	}
-	publisher, dir := handoff.Publisher{Store: store}, filepath.Join(t.TempDir(), "policy")
+	publisher, dir := checkpoint.Exporter{Store: store}, filepath.Join(t.TempDir(), "policy")
 	if err := publisher.Write(t.Context(), ref, dir); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/inference/external"
 	"temper/internal/proc"
-	"temper/trainer/handoff"
+	"temper/trainer/checkpoint"
 	"temper/trainer/model"
 )
 
@@ -34,7 +34,7 @@ func startVLLM(t *testing.T, store blob.Store, ref blob.Ref) string {
 		return python
 	}
 	dir := filepath.Join(t.TempDir(), "first")
-	if err := (handoff.Publisher{Store: store}).Write(t.Context(), ref, dir); err != nil {
+	if err := (checkpoint.Exporter{Store: store}).Write(t.Context(), ref, dir); err != nil {
 		t.Fatal(err)
 	}
 	addresses, err := proc.Addresses(1)
@@ -67,7 +67,7 @@ func vllmEngine(t *testing.T, store blob.Store, m model.Config, url string) *ext
 	t.Helper()
 	e, err := external.New(external.Config{
 		Kind: config.EngineVLLM, URLs: []string{url}, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
-		Publisher: handoff.Publisher{Store: store},
+		Publisher: checkpoint.Exporter{Store: store},
 	})
 	if err != nil {
 		t.Fatal(err)

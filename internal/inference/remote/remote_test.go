@@ -22,7 +22,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/engine"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -23,7 +23,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // Source names a policy of a run.

@@ -14,7 +14,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
 	"temper/trainer/model"
-	"temper/trainer/schedule"
+	"temper/trainer/optimizer"
 )
 
 // Chain is a learner whose whole state is a hash of all that was done to it, in
@@ -68,7 +68,7 @@ func (c *Chain) Import(weights []model.Tensor) error {
 func (c *Chain) ResetOptimizer() error { return c.do("reset") }
 
 // SFTStep is a link of the chain, with the rows of its samples.
-func (c *Chain) SFTStep(_ context.Context, samples []rl.Sample, o config.Optimizer, p schedule.Position) (rl.TrainMetrics, error) {
+func (c *Chain) SFTStep(_ context.Context, samples []rl.Sample, o config.Optimizer, p optimizer.Position) (rl.TrainMetrics, error) {
 	var rows []int
 	for _, s := range samples {
 		rows = append(rows, s.Rollout, len(s.Tokens))
@@ -79,7 +79,7 @@ func (c *Chain) SFTStep(_ context.Context, samples []rl.Sample, o config.Optimiz
 }
 
 // Update is a link of the chain, with the batch and the reference policy.
-func (c *Chain) Update(_ context.Context, batch rl.Batch, o schedule.Update) (rl.TrainMetrics, error) {
+func (c *Chain) Update(_ context.Context, batch rl.Batch, o optimizer.Update) (rl.TrainMetrics, error) {
 	err := c.do("update", batch, o, c.Reference)
 	return c.metrics(), err
 }

@@ -10,7 +10,7 @@ import (
 	"temper/internal/chat"
 	"temper/trainer/hf"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 // StartRecipe is the configuration of a run from a checkpoint with one supervised update.

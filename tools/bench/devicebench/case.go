@@ -9,7 +9,7 @@ import (
 	"temper/tools/bench/trainerbench"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/pass"
+	"temper/trainer/passes"
 	"temper/trainer/xla/flash"
 	"temper/trainer/xla/selfcheck"
 )
@@ -149,7 +149,7 @@ func (r *Result) memory(c trainerbench.Config) error {
 	if !mesh.Several() {
 		mesh = device.Mesh{Data: 1, Model: 1}
 	}
-	m, err := pass.CompileUpdate(pass.Outline{Backend: c.Backend, Model: c.Model, Mesh: mesh, Rows: r.Rows, Length: r.Tokens, Compute: c.Compute})
+	m, err := passes.CompileUpdate(passes.Outline{Backend: c.Backend, Model: c.Model, Mesh: mesh, Rows: r.Rows, Length: r.Tokens, Compute: c.Compute})
 	if err != nil {
 		return err
 	}

@@ -74,18 +74,18 @@ func TestCasesCanBeMeasured(t *testing.T) {
 }
 
 func TestReadTests(t *testing.T) {
-	const text = `# temper/trainer/pass
+	const text = `# temper/trainer/passes
 {"Action":"start","Package":"temper/trainer"}
 {"Action":"pass","Package":"temper/trainer","Test":"TestXLA","Elapsed":1.5}
 {"Action":"fail","Package":"temper/trainer","Test":"TestXLAOther","Elapsed":2}
 {"Action":"fail","Package":"temper/trainer","Elapsed":4}
-{"Action":"fail","Package":"temper/trainer/pass","Elapsed":0}
+{"Action":"fail","Package":"temper/trainer/passes","Elapsed":0}
 {"Action":"skip","Package":"temper/trainer/device","Elapsed":0}
 `
 	got, err := devicebench.ReadTests(strings.NewReader(text))
 	want := []devicebench.Test{
 		{Package: "trainer", Name: "TestXLA", Outcome: "pass", Seconds: 1.5}, {Package: "trainer", Name: "TestXLAOther", Outcome: "fail", Seconds: 2},
-		{Package: "trainer/pass", Outcome: "fail"},
+		{Package: "trainer/passes", Outcome: "fail"},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, error %v; want %v", got, err, want)

@@ -17,7 +17,7 @@ import (
 	"temper/trainer/gguf"
 	"temper/trainer/hf"
 	"temper/trainer/model"
-	"temper/trainer/safetensors"
+	"temper/trainer/weights/safetensors"
 )
 
 //go:embed llamacpp.py

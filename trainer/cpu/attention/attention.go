@@ -1,45 +1,45 @@
 package attention
 
-// Kernels are the functions by which blocks are computed. Those of another processor add
-// in another order.
+// Kernels are the functions that compute a block. Kernels of different processors add in
+// different orders.
 type Kernels struct {
-	// answer computes the answers to all queries of a sequence; nil where the backend does.
-	// It reports false for heads that it does not know.
+	// answer computes the answers to all queries of a sequence; nil leaves that to the backend.
+	// It reports false for unsupported sizes of heads.
 	answer func(s *Sequence, w *workspace) bool
-	// product adds or sets a product; see the type.
+	// product computes a matrix product; see the type.
 	product func(p product)
-	// soften turns the first n numbers of a row into their softmax after a multiplication
-	// with scale, and sets the others to zero.
+	// soften multiplies the first n numbers of a row by scale, replaces them by their softmax,
+	// and sets the others to zero.
 	soften func(row []float32, n int, scale float32)
-	// pull turns the gradient dp with respect to the first n weights p into the one with
+	// pull replaces the gradient dp with respect to the first n weights p by the gradient with
 	// respect to the scores, p (dp - sum p dp), times scale, and sets the others to zero.
 	pull func(dp, p []float32, n int, scale float32)
 }
 
-// Rows are vectors of one size, the same distance apart: one head of several tokens.
+// Rows are vectors of equal size at equal distances: one head of several tokens.
 type Rows struct {
-	Data   []float32 // begins with the first row
+	Data   []float32 // starts at the first row
 	Stride int
 }
 
-// Sequence is one head of keys and values, with the heads of queries that share it, of
-// tokens that attend to themselves and to those before.
+// Sequence is one head of keys and values, and the heads of queries that share it. Each token
+// attends to itself and to the tokens before it.
 type Sequence struct {
 	Tokens, Dim int
 	Scale       float32
 	Queries     []Rows // by head of the group
 	Keys        Rows
 	Values      Rows
-	Answers     []Rows // by head of the group; what Answer computes
-	// Gradients with respect to the answers, and with respect to the others, which
-	// Gradient computes.
+	Answers     []Rows // by head of the group; set by Answer
+	// Gradients with respect to the answers, and, set by Gradient, with respect to queries, keys
+	// and values.
 	AnswersGrad          []Rows
 	QueriesGrad          []Rows
 	KeysGrad, ValuesGrad Rows
 }
 
-// Answer computes the answers. It reports false, and does nothing, where the CPU backend
-// has to.
+// Answer computes the answers. It reports false, and does nothing, when the CPU backend has to
+// compute them.
 func (k *Kernels) Answer(s *Sequence) bool {
 	if k.answer == nil {
 		return false
@@ -77,8 +77,8 @@ const (
 	largeTokens = 1024 // up to which blocks are large
 )
 
-// tileKeys is the number of keys in a tile, and apart keeps the rows of a block from
-// falling into the same lines of the cache.
+// tileKeys is the number of keys in a tile, and apart keeps the rows of a block out of the
+// same lines of the cache.
 const (
 	tileKeys = 64
 	apart    = 16
@@ -112,7 +112,7 @@ func newBlocks(k *Kernels, s *Sequence, w *workspace) *blocks {
 	return b
 }
 
-// gradient adds what n queries from one on contribute.
+// gradient adds the contribution of n queries from one on.
 func (b *blocks) gradient(head, from, n int) {
 	s, end := b.s, from+n
 	q, do := s.Queries[head].from(from), s.AnswersGrad[head].from(from)
@@ -129,7 +129,7 @@ func (b *blocks) gradient(head, from, n int) {
 	b.addTransposed(s.KeysGrad, ds, q, n, end)
 }
 
-// byTile is x [n, Dim] times tiles: out [n, end], and some numbers behind.
+// byTile computes x [n, Dim] times tiles: out [n, end], and some numbers behind.
 func (b *blocks) byTile(out []float32, x Rows, tiles []float32, n, end int) {
 	for at := 0; at < end; at += tileKeys {
 		b.k.multiply(Rows{out[at:], b.stride}, x, Rows{tiles[at*b.s.Dim:], tileKeys}, n, tileKeys, b.s.Dim, false)
@@ -144,7 +144,7 @@ func (b *blocks) addTransposed(out, x, y Rows, n, end int) {
 	})
 }
 
-// multiply is x [rows, depth] times y [depth, columns].
+// multiply computes x [rows, depth] times y [depth, columns].
 func (k *Kernels) multiply(out, x, y Rows, rows, columns, depth int, add bool) {
 	k.product(product{
 		x: x.Data, xRow: x.Stride, xStep: 1, y: y.Data, yStep: y.Stride, out: out.Data, outRow: out.Stride,
@@ -152,8 +152,8 @@ func (k *Kernels) multiply(out, x, y Rows, rows, columns, depth int, add bool) {
 	})
 }
 
-// product is out [rows, columns] = x [rows, depth] y [depth, columns], or with add what is
-// there and that. Distances are in numbers. Each sum is one chain.
+// product computes out [rows, columns] = x [rows, depth] y [depth, columns], or adds that to
+// out. Distances are in numbers. Each sum is one chain.
 type product struct {
 	x, y, out            []float32
 	xRow, xStep          int
@@ -162,7 +162,7 @@ type product struct {
 	add                  bool
 }
 
-// from are the rows from one on.
+// from returns the rows from one on.
 func (r Rows) from(i int) Rows { return Rows{r.Data[i*r.Stride:], r.Stride} }
 
 // turn transposes rows in groups: dst [groups, dim, group], zero behind the last row.

@@ -11,7 +11,7 @@ import (
 	"temper/trainer/gomlxhooks"
 )
 
-// AVX2 are the kernels for AVX2.
+// AVX2 returns the kernels for AVX2.
 func AVX2() *Kernels {
 	return &Kernels{answer: answer8, product: multiply8, soften: soften8, pull: pull8}
 }
@@ -29,11 +29,11 @@ func halfAt(s []float32, i int) unsafe.Pointer {
 	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(s)), 4*i)
 }
 
-// keyGroup is the number of columns that the functions for AVX2 take: two vectors.
+// keyGroup is the number of columns of one call of the functions for AVX2: two vectors.
 const keyGroup = 2 * halfLanes
 
-// multiply8 takes tiles of 16 columns, and rows six by six, then rows of 8 columns. What
-// is left of the columns goes to plain Go.
+// multiply8 computes tiles of 16 columns and six rows, then rows of 8 columns. Plain Go
+// computes the remaining columns.
 func multiply8(p product) {
 	at := 0
 	for ; p.columns-at >= keyGroup; at += keyGroup {
@@ -63,7 +63,7 @@ func (p *product) tile1x8(row, column int) {
 	p.put(sum, row, column)
 }
 
-// put stores sums, or adds what is there.
+// put stores sums, or adds them to the stored ones.
 func (p *product) put(sum half, row, column int) {
 	at := halfAt(p.out, row*p.outRow+column)
 	if p.add {
@@ -79,7 +79,7 @@ func fold(v half) float32 {
 	return two.GetElem(0) + two.GetElem(1)
 }
 
-// answer8 computes answers with the sums of the backend's attention in 8 lanes.
+// answer8 computes answers in the order of sums of the backend's attention in 8 lanes.
 func answer8(s *Sequence, w *workspace) bool {
 	if s.Dim%halfLanes != 0 {
 		return false
@@ -106,12 +106,12 @@ func answer8(s *Sequence, w *workspace) bool {
 	return true
 }
 
-// nearKeys is how many numbers of keys all queries of a block meet before the next ones:
-// so many that they stay in the first-level cache.
+// nearKeys is the number of keys that all queries of a block are multiplied with before the
+// next keys: they stay in the first-level cache.
 const nearKeys = 4096
 
-// score8 fills the scores of n queries from one on, each for the keys up to itself and
-// those that share its last group.
+// score8 fills the scores of n queries from one on, each for the keys up to itself and the
+// rest of its last group.
 func (s *Sequence) score8(head, from, n int, keys []float32, scores Rows) {
 	near := max(1, nearKeys/(keyGroup*s.Dim)) * keyGroup
 	for at := 0; at < from+n; at += near {
@@ -123,9 +123,8 @@ func (s *Sequence) score8(head, from, n int, keys []float32, scores Rows) {
 	}
 }
 
-// softmax8 is the softmax of the first n numbers of a row with the sums of the backend:
-// in one vector, and what is behind the last full one term by term. The others become
-// zero.
+// softmax8 computes the softmax of the first n numbers of a row in the order of sums of the
+// backend: full vectors, then the rest term by term. It sets the others to zero.
 func softmax8(row []float32, n int) {
 	full, top := n/halfLanes*halfLanes, archsimd.BroadcastFloat32x8(float32(math.Inf(-1)))
 	for i := 0; i < full; i += halfLanes {
@@ -139,7 +138,7 @@ func softmax8(row []float32, n int) {
 	clear(row[n:])
 }
 
-// soften8 is softmax8 of scaled numbers, and divides those behind the last full vector.
+// soften8 is softmax8 of scaled numbers; it divides the numbers behind the last full vector.
 func soften8(row []float32, n int, scale float32) {
 	s, full, top := archsimd.BroadcastFloat32x8(scale), n/halfLanes*halfLanes, archsimd.BroadcastFloat32x8(float32(math.Inf(-1)))
 	for i := 0; i < full; i += halfLanes {
@@ -159,8 +158,8 @@ func soften8(row []float32, n int, scale float32) {
 	clear(row[n:])
 }
 
-// exponentials8 turns numbers into the exponentials of their distance to the largest, and
-// returns their sum. The largest of the full vectors is in a lane of top.
+// exponentials8 replaces numbers by the exponentials of their distance to the largest, and
+// returns their sum. A lane of top has the largest of the full vectors.
 func exponentials8(row []float32, top half) float32 {
 	full, most := len(row)/halfLanes*halfLanes, largest8(top)
 	for _, x := range row[full:] {

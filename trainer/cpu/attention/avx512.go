@@ -10,20 +10,20 @@ import (
 	"temper/trainer/gomlxhooks"
 )
 
-// AVX512 are the kernels for AVX-512.
+// AVX512 returns the kernels for AVX-512.
 func AVX512() *Kernels {
 	return &Kernels{answer: answer16, product: multiply16, soften: soften16, pull: pull16}
 }
 
-// wideTile and narrowTile are the columns, and tileRows the rows, that a function takes.
+// wideTile and narrowTile are the columns, and tileRows the rows, of one call of a function.
 const (
 	wideTile   = 64
 	narrowTile = 32
 	tileRows   = 6
 )
 
-// multiply16 takes tiles of columns, and rows six by six. Columns that are no multiple of
-// narrowTile are left to plain Go, with sums rounded otherwise.
+// multiply16 computes tiles of columns and six rows. Plain Go, which rounds sums differently,
+// computes columns beyond a multiple of narrowTile.
 func multiply16(p product) {
 	for at := 0; at < p.columns; {
 		columns, six, one := wideTile, mul6x64, mul1x64
@@ -57,7 +57,7 @@ func (p *product) tiles(column int, six, one func(x, y, out unsafe.Pointer, xRow
 	}
 }
 
-// answer16 computes answers with the sums of the backend's attention in 16 lanes.
+// answer16 computes answers in the order of sums of the backend's attention in 16 lanes.
 func answer16(s *Sequence, w *workspace) bool {
 	if s.Dim != 32 && s.Dim != 64 && s.Dim != 128 {
 		return false
@@ -84,9 +84,9 @@ func answer16(s *Sequence, w *workspace) bool {
 	return true
 }
 
-// softmax16 is the softmax of the first n numbers of a row with the sums of the backend:
-// in one vector, and what is behind the last full one term by term. The others become
-// zero. There is room for a full vector behind n.
+// softmax16 computes the softmax of the first n numbers of a row in the order of sums of the
+// backend: full vectors, then the rest term by term. It sets the others to zero. The row has
+// space for a full vector behind n.
 func softmax16(row []float32, n int) {
 	full := n / vector.Width * vector.Width
 	top := vector.Splat(float32(math.Inf(-1)))
@@ -126,8 +126,8 @@ func softmax16(row []float32, n int) {
 	clear(row[n:])
 }
 
-// soften16 is softmax16 of scaled numbers, in any number of them: what is behind the last
-// full vector is computed in one with the rest masked.
+// soften16 is softmax16 of scaled numbers, for any n: it computes the rest behind the last
+// full vector in one masked vector.
 func soften16(row []float32, n int, scale float32) {
 	s := vector.Splat(scale)
 	full := n / vector.Width * vector.Width

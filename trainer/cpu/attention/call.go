@@ -2,18 +2,18 @@ package attention
 
 import "math"
 
-// A call describes the attention of a batch of rows to the CPU backend's hook, which takes
-// nothing but slices of float32. All numbers are exact: they are small and whole.
+// A call describes the attention of a batch of rows to the CPU backend's hook, which accepts
+// only slices of float32. All numbers are small integers, so they are exact.
 //
-// The header is [5] numbers, and then the segment of each token of the batch where rows
-// have several: [5 + B*T].
+// The header is [5] numbers, followed by the segment of each token of the batch if rows have
+// several: [5 + B*T].
 const (
 	headerBatch  = iota // B
 	headerTokens        // T of a row
 	headerHeads         // H of queries
 	headerKV            // K of keys and values
 	headerDim           // E
-	// HeaderSize is where the segments begin.
+	// HeaderSize is the offset of the segments.
 	HeaderSize
 )
 
@@ -34,12 +34,12 @@ const (
 	Gradient Operation = 2
 )
 
-// Fallback computes answers with the CPU backend's kernel, over n tokens from an offset.
-// It reports false where there is none.
+// Fallback computes answers with the CPU backend's kernel, over n tokens from an offset. It
+// reports false when the backend has no kernel.
 type Fallback func(q, k, v, out []float32, qAt, kvAt, qStride, kvStride, groupStride, groups, n, dim int, scale float32) bool
 
-// Call computes part i of B*K of an operation: one row's heads that share one head of keys
-// and values. Parts write to different places of out and may run side by side.
+// Call computes part i of B*K of an operation: the heads of one row that share one head of
+// keys and values. Parts write to different places of out and may run concurrently.
 func (k *Kernels) Call(op Operation, i int, x, y, header, out []float32, fallback Fallback) {
 	c := newCall(header)
 	scale := float32(1 / math.Sqrt(float64(c.dim)))
@@ -88,7 +88,7 @@ func newCall(h []float32) call {
 	return c
 }
 
-// segment is the number of tokens from one on that have its segment, up to an end.
+// segment returns the number of tokens from one on in the same segment, up to an end.
 func (c call) segment(header []float32, from, end int) int {
 	if !c.segments {
 		return end - from
@@ -100,12 +100,12 @@ func (c call) segment(header []float32, from, end int) int {
 	return n
 }
 
-// sequence is the input of one head of keys and values.
+// sequence returns the input of one head of keys and values.
 func (c call) sequence(from, n, kv int, q, k, v []float32, scale float32) Sequence {
 	return Sequence{Tokens: n, Dim: c.dim, Scale: scale, Queries: c.group(q, from, kv), Keys: c.one(k, from, kv), Values: c.one(v, from, kv)}
 }
 
-// group are the heads of queries that share a head of keys, from a token on.
+// group returns the heads of queries that share a head of keys, from a token on.
 func (c call) group(x []float32, from, kv int) []Rows {
 	groups := c.heads / c.kv
 	out := make([]Rows, groups)
@@ -115,7 +115,7 @@ func (c call) group(x []float32, from, kv int) []Rows {
 	return out
 }
 
-// one is a head of keys or values from a token on.
+// one returns a head of keys or values from a token on.
 func (c call) one(x []float32, from, kv int) Rows {
 	return Rows{x[(from*c.kv+kv)*c.dim:], c.kv * c.dim}
 }

@@ -2,7 +2,7 @@ package attention
 
 import "math"
 
-// Scalar are kernels in plain Go.
+// Scalar returns kernels in plain Go.
 func Scalar() *Kernels {
 	return &Kernels{product: multiplyScalar, soften: softenScalar, pull: pullScalar}
 }
@@ -51,8 +51,7 @@ func pullScalar(dp, p []float32, n int, scale float32) {
 	}
 }
 
-// answerScalar computes answers in the order of the CPU backend without a kernel: term by
-// term.
+// answerScalar computes answers in the order of the CPU backend without a kernel: term by term.
 func answerScalar(s *Sequence) {
 	scores := make([]float32, s.Tokens)
 	for head, queries := range s.Queries {

@@ -12,12 +12,12 @@ import (
 	"temper/internal/config"
 )
 
-// Choice of kernels; the empty one is Native.
+// Choice is a choice of kernels; the empty one is Native.
 type Choice string
 
 // The choices.
 const (
-	// Native kernels are the fastest that the CPU has.
+	// Native kernels are the fastest ones for the CPU.
 	Native Choice = config.KernelsNative
 	// Portable kernels give the same bits on every CPU with AVX2 and FMA.
 	Portable Choice = config.KernelsPortable
@@ -33,27 +33,27 @@ const (
 	Scalar Variant = "scalar" // plain Go: no SIMD in the binary or in the CPU
 )
 
-// Kernels describe what decides the last bits of what the CPU backend computes. They are
-// comparable by Bits.
+// Kernels describes everything that decides the last bits of the CPU backend's results. Bits
+// compares two of them.
 type Kernels struct {
-	// CPU is the name of the CPU. It decides nothing.
+	// CPU is the name of the CPU. It decides no bits.
 	CPU string `json:"cpu,omitempty"`
-	// Arch is the architecture that the binary was built for, with its level: amd64/v1.
+	// Arch is the architecture of the binary, with its level: amd64/v1.
 	Arch string `json:"arch"`
-	// Features are those of the CPU that kernels ask for, sorted. What the environment
-	// switches off is not there.
+	// Features of the CPU that kernels use, sorted, without those that the environment
+	// switches off.
 	Features []string `json:"features"`
 	// Choice is native or portable.
 	Choice Choice `json:"choice"`
-	// Variant is that of the kernels of products, sums and attention under the choice.
+	// Variant of the kernels of products, sums and attention under the choice.
 	Variant Variant `json:"variant"`
 	// PanelDepth is the number of terms of a product that are added in one chain.
 	PanelDepth int `json:"panel_depth"`
 	// Elementwise names the functions of single elements, such as exp: simd, emulated or
 	// scalar.
 	Elementwise string `json:"elementwise"`
-	// Softmax is the number of lanes in which the backend's softmax adds; 1 is the softmax
-	// of portable kernels, which takes none of its own.
+	// Softmax is the number of lanes in which the backend's softmax adds; 1 with portable
+	// kernels, which have no softmax.
 	Softmax int `json:"softmax"`
 	// Backend is the module of the backend with its version, and the toolchain.
 	Backend string `json:"backend"`
@@ -61,8 +61,7 @@ type Kernels struct {
 	Switches []string `json:"switches,omitempty"`
 }
 
-// Describe describes the kernels of a choice in this process. The answer is the same
-// during its life.
+// Describe returns the kernels of a choice in this process, always the same.
 func Describe(c Choice) Kernels {
 	return Kernels{
 		CPU: cpuName(), Arch: archLevel(), Features: features(), Choice: c.orNative(), Variant: variantOf(c),
@@ -78,7 +77,7 @@ func (c Choice) orNative() Choice {
 	return c
 }
 
-// Bits is one line with everything that decides bits. Where two lines are equal, the same
+// Bits returns one line with everything that decides bits. If two lines are equal, the same
 // computation has the same bits.
 func (k Kernels) Bits() string {
 	parts := []string{
@@ -91,8 +90,8 @@ func (k Kernels) Bits() string {
 	return strings.Join(parts, " ")
 }
 
-// Differences names what makes bits of k other than those of o, with both values; empty
-// where nothing does.
+// Differences returns the settings in which k and o have different bits, with both values;
+// empty for none.
 func (k Kernels) Differences(o Kernels) []string {
 	var out []string
 	differ := func(name, a, b string) {
@@ -111,10 +110,10 @@ func (k Kernels) Differences(o Kernels) []string {
 	return out
 }
 
-// fma reports whether the exponential of package math rounds once where it can.
+// fma reports whether package math uses fused multiply-add.
 func (k Kernels) fma() bool { return slices.Contains(k.Features, "fma") }
 
-// softmaxOf is the number of lanes of softmax under a choice.
+// softmaxOf returns the number of lanes of softmax under a choice.
 func softmaxOf(c Choice) int {
 	if c == Portable {
 		return 1
@@ -135,7 +134,7 @@ func (k Kernels) Line() string {
 	return fmt.Sprintf("%s (%s, %s): %s kernels, %s", name, k.Arch, found, k.Variant, k.Backend)
 }
 
-// Check returns an error of one line where this process has no kernels of a choice.
+// Check returns an error of one line if this process has no kernels of a choice.
 func Check(c Choice) error {
 	switch c.orNative() {
 	case Native:
@@ -146,7 +145,7 @@ func Check(c Choice) error {
 	return fmt.Errorf("%q: want %s or %s", c, Native, Portable)
 }
 
-// checkPortable reports why there are no portable kernels, given an environment.
+// checkPortable returns the reason why an environment has no portable kernels.
 func checkPortable(environ []string) error {
 	switch {
 	case elementwise() == "emulated":
@@ -167,8 +166,8 @@ func checkPortable(environ []string) error {
 // reordering are the switches that change the order of sums in the kernels for AVX2.
 var reordering = []string{"GOMLX_GO_AVX2_KC", "GOMLX_GO_AVX2_ASM", "GOMLX_GO_DOT_MATMUL", "GOMLX_GO_FUSION"}
 
-// switches are the backend's variables of an environment, sorted, without those that
-// only choose a variant or the size of blocks in caches.
+// switches returns the backend's variables of an environment, sorted, without those that only
+// choose a variant or the size of blocks in caches.
 func switches(environ []string) []string {
 	var out []string
 	for _, s := range environ {
@@ -181,13 +180,13 @@ func switches(environ []string) []string {
 	return out
 }
 
-// harmless are the backend's variables that change no bit beyond what Variant says.
+// harmless are the backend's variables that decide no bits beside the Variant.
 var harmless = []string{
 	"GOMLX_GO_SIMD_AVX512", "GOMLX_GO_SIMD_AVX2",
 	"GOMLX_GO_AVX512_MC", "GOMLX_GO_AVX512_NC", "GOMLX_GO_AVX2_MC", "GOMLX_GO_AVX2_NC", "GOMLX_GO_NOSIMD_MC", "GOMLX_GO_NOSIMD_NC",
 }
 
-// archLevel is the architecture with the level of its instructions. At a higher one the
+// archLevel returns the architecture with the level of its instructions. At a higher level the
 // compiler contracts a product and a sum of plain Go into one rounding.
 func archLevel() string {
 	level := map[string]string{"amd64": "GOAMD64", "arm64": "GOARM64"}[runtime.GOARCH]
@@ -204,7 +203,7 @@ func archLevel() string {
 // backendModule implements the CPU backend.
 const backendModule = "github.com/gomlx/compute"
 
-// backendVersion is the module of the backend with its version, and the toolchain.
+// backendVersion returns the module of the backend with its version, and the toolchain.
 func backendVersion() string {
 	version := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -217,9 +216,9 @@ func backendVersion() string {
 	return backendModule + version + ", " + runtime.Version()
 }
 
-// cpuName is what the kernel calls the CPU; empty where it does not say.
+// cpuName returns the CPU's name in /proc/cpuinfo, empty for none.
 func cpuName() string {
-	data, err := os.ReadFile("/proc/cpuinfo") // a file of Linux; elsewhere the name stays unknown
+	data, err := os.ReadFile("/proc/cpuinfo") // Linux alone has this file
 	if err != nil {
 		return ""
 	}

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// elementwise functions are those of the package math.
+// elementwise names the functions of package math.
 func elementwise() string { return "scalar" }
 
-// vectorLanes is one: softmax adds one by one.
+// vectorLanes is one: softmax adds term by term.
 func vectorLanes() int { return 1 }
 
 func nativeVariant() Variant { return Scalar }
 
-// nativeDepth decides no speed here, and stays what it was.
+// nativeDepth does not change the speed here; it keeps the depth of the CPU's variant.
 func nativeDepth() int {
 	x := cpu.X86
 	wide := x.HasAVX512F && x.HasAVX512BW && x.HasAVX512CD && x.HasAVX512DQ && x.HasAVX512VL
@@ -30,7 +30,7 @@ func nativeDepth() int {
 	return depths[AVX2]
 }
 
-// features decide bits of package math alone, which uses FMA where the CPU has it.
+// features decide the bits of package math alone, which uses FMA if the CPU has it.
 func features() []string {
 	if cpu.X86.HasFMA {
 		return []string{"fma"}

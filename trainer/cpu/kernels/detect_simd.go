@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// elementwise functions give the same bits at any length of vectors. The emulation, which
-// GODEBUG=simd=0 asks for, rounds a product and a sum twice.
+// elementwise functions give the same bits for any length of vectors. The emulation, with
+// GODEBUG=simd=0, rounds a product and a sum twice.
 func elementwise() string {
 	if simd.Emulated() {
 		return "emulated"
@@ -18,13 +18,13 @@ func elementwise() string {
 	return "simd"
 }
 
-// vectorLanes is the number of float32 in a vector of the package simd. It is that of
-// AVX-512 or AVX2 only where the CPU has VPCLMULQDQ, else 4.
+// vectorLanes returns the number of float32 in a vector of package simd. A CPU without
+// VPCLMULQDQ has 4 there, whatever its vectors.
 func vectorLanes() int { return simd.VectorBitSize() / 32 }
 
-// nativeVariant is what the backend chose when the process started. It asks the CPU
-// through the same package, which also reads GODEBUG (cpu.avx512f=off), and the same
-// variables of the environment.
+// nativeVariant returns the choice of the backend at the start of the process. It asks the
+// same package, which also reads GODEBUG (cpu.avx512f=off), and the same variables of the
+// environment.
 func nativeVariant() Variant {
 	switch {
 	case archsimd.X86.AVX512() && allowed("GOMLX_GO_SIMD_AVX512"):
@@ -35,8 +35,8 @@ func nativeVariant() Variant {
 	return Scalar
 }
 
-// allowed reports whether a variable does not switch kernels off. The backend refuses to
-// start with words that it does not know.
+// allowed reports whether a variable leaves kernels switched on. The backend refuses to start
+// with an unknown word.
 func allowed(name string) bool {
 	switch strings.ToLower(os.Getenv(name)) {
 	case "0", "false", "f", "no", "off", "disabled":
@@ -45,10 +45,10 @@ func allowed(name string) bool {
 	return true
 }
 
-// nativeDepth is the depth of the panels in the backend's kernel for large products.
+// nativeDepth returns the depth of the panels in the backend's kernel for large products.
 func nativeDepth() int { return depths[nativeVariant()] }
 
-// features are those in use, sorted.
+// features returns the used features, sorted.
 func features() []string {
 	var out []string
 	v := nativeVariant()

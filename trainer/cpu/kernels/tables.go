@@ -10,24 +10,24 @@ import (
 // BlockTokens is the number of tokens in a block of a cache that tables describe.
 const BlockTokens = 16
 
-// attentionFunc is what the backend calls for the heads that share one head of keys and
-// values. In a call with a bias, the bias is a table: the position of the query that came
-// first, then the numbers of the blocks that hold the keys, in order. kvLimit counts the
+// attentionFunc is the function that the backend calls for the heads that share one head of
+// keys and values. In a call with a bias, the bias is a table: the position of the first
+// query, then the numbers of the blocks that hold the keys, in order. kvLimit counts the
 // queries from the first one to this one, and the block size is BlockTokens.
 //
-// A bias of one number is an operation of package blockwise instead, over all of q, k and v
-// (its header); where the backend thinks that a query begins, divided by its dimension, is
-// the number of the part.
+// A bias of one number is an operation of package attention instead, over all of q, k and v
+// (its header). The offset of the query divided by its dimension is then the number of the
+// part.
 //
-// No graph of this program has a bias of another kind.
+// No graph of this program has another bias.
 type attentionFunc func(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSeqStride, qGroupStride int,
 	additiveMask []float32, booleanMask []bool, maskGroupStride int, additiveBias []float32, biasGroupStride int,
 	scores []float32, groupSize, seqLen, kvLen, headDim int, scale float32, causal bool, qLimit, kvLimit int) bool
 
 // withTables returns an attention that also reads tables, with the bits of inner over a
-// cache in which the keys lie one behind the other. inner is nil where the backend has
-// no kernel and adds term by term. fast may be nil; it reports whether it did the work.
-// blocks compute the attention of whole sequences.
+// contiguous cache. inner is nil where the backend has no kernel and adds term by term. fast
+// may be nil; it reports whether it computed the answer. blocks compute the attention of whole
+// sequences.
 func withTables(inner attentionFunc, fast func(*lookup) bool, blocks *attention.Kernels) attentionFunc {
 	fallback := inner.whole()
 	pool := sync.Pool{New: func() any { return new(lookup) }}
@@ -63,7 +63,7 @@ func withTables(inner attentionFunc, fast func(*lookup) bool, blocks *attention.
 	}
 }
 
-// whole answers the queries of a sequence; nil where there is no kernel.
+// whole returns f as a Fallback for the queries of a sequence; nil for no kernel.
 func (f attentionFunc) whole() attention.Fallback {
 	if f == nil {
 		return nil
@@ -77,8 +77,8 @@ func (f attentionFunc) whole() attention.Fallback {
 // lookup is one query's attention, for the heads that share a head of keys and values.
 type lookup struct {
 	q, k, v, output             []float32
-	query, queryStride, queries int // where the heads of the query begin in q and output
-	head, stride                int // where the head is in a token of k and v, and the size of a token
+	query, queryStride, queries int // offset of the heads of the query in q and output, and their number
+	head, stride                int // offset of the head in a token of k and v, and the size of a token
 	dim, n                      int // of a head, and the number of keys
 	scale                       float32
 	blocks                      []float32
@@ -86,12 +86,12 @@ type lookup struct {
 	scores, keys, values []float32 // scratch
 }
 
-// place is where the head of the i-th key is in k and v.
+// place returns the offset of the head of the i-th key in k and v.
 func (l *lookup) place(i int) int {
 	return (int(l.blocks[i/BlockTokens])*BlockTokens+i%BlockTokens)*l.stride + l.head
 }
 
-// attend lays the keys and values one behind the other and calls inner.
+// attend copies the keys and values to contiguous memory and calls inner.
 func (l *lookup) attend(inner attentionFunc) {
 	l.scores = grow(l.scores, l.n*l.queries)
 	l.keys, l.values = grow(l.keys, l.n*l.dim), grow(l.values, l.n*l.dim)
@@ -139,7 +139,7 @@ func (l *lookup) addTermByTerm(at int) {
 	}
 }
 
-// grow returns a slice of n, s itself where it is large enough.
+// grow returns a slice of n numbers, s itself if it is large enough.
 func grow(s []float32, n int) []float32 {
 	if cap(s) < n {
 		return make([]float32, n+n/2)

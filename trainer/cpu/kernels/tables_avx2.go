@@ -10,7 +10,7 @@ import (
 	"temper/trainer/gomlxhooks"
 )
 
-// attend8 answers a query from a table with the sums of the backend's attention in 8
+// attend8 answers a query from a table in the order of sums of the backend's attention in 8
 // lanes. It reports false for heads that the backend adds in another order.
 func attend8(l *lookup) bool {
 	if l.dim%8 != 0 || l.dim == 128 {
@@ -88,7 +88,7 @@ func (l *lookup) score8(q []float32, blocks int) {
 	}
 }
 
-// chain8 adds the products of two heads up, lane by lane.
+// chain8 adds the products of two heads lane by lane.
 func chain8(q, k []float32) archsimd.Float32x8 {
 	sum := archsimd.BroadcastFloat32x8(0)
 	for d := 0; d < len(q); d += 8 {
@@ -97,8 +97,8 @@ func chain8(q, k []float32) archsimd.Float32x8 {
 	return sum
 }
 
-// soften8 turns the scores into weights. Those behind the last full vector are added one
-// by one.
+// soften8 replaces the scores by weights. It adds the scores behind the last full vector term
+// by term.
 func (l *lookup) soften8() {
 	w := l.scores[:l.n]
 	most := w[0]
@@ -141,7 +141,7 @@ func (l *lookup) soften8() {
 	}
 }
 
-// mix8x1 adds up the values of 8 dimensions from d on.
+// mix8x1 adds the values of 8 dimensions from d on.
 func (l *lookup) mix8x1(at, d int) {
 	sum0 := archsimd.BroadcastFloat32x8(0)
 	for b := 0; b*BlockTokens < l.n; b++ {
@@ -157,7 +157,7 @@ func (l *lookup) mix8x1(at, d int) {
 	sum0.Store(out[0:8])
 }
 
-// mix8x2 adds up the values of 16 dimensions from d on.
+// mix8x2 adds the values of 16 dimensions from d on.
 func (l *lookup) mix8x2(at, d int) {
 	sum0 := archsimd.BroadcastFloat32x8(0)
 	sum1 := archsimd.BroadcastFloat32x8(0)
@@ -176,7 +176,7 @@ func (l *lookup) mix8x2(at, d int) {
 	sum1.Store(out[8:16])
 }
 
-// mix8x4 adds up the values of 32 dimensions from d on.
+// mix8x4 adds the values of 32 dimensions from d on.
 func (l *lookup) mix8x4(at, d int) {
 	sum0 := archsimd.BroadcastFloat32x8(0)
 	sum1 := archsimd.BroadcastFloat32x8(0)
@@ -204,7 +204,7 @@ func (l *lookup) mix8x4(at, d int) {
 // fold8 adds the halves of a vector.
 func fold8(v archsimd.Float32x8) archsimd.Float32x4 { return v.GetLo().Add(v.GetHi()) }
 
-// add4 adds the numbers of each of four vectors up.
+// add4 adds the numbers of each of four vectors.
 func add4(v *[4]archsimd.Float32x4) archsimd.Float32x4 {
 	return v[0].ConcatAddPairs(v[1]).ConcatAddPairs(v[2].ConcatAddPairs(v[3]))
 }

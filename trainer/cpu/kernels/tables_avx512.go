@@ -10,7 +10,7 @@ import (
 	"temper/trainer/gomlxhooks"
 )
 
-// attend16 answers a query from a table with the sums of the backend's attention in 16
+// attend16 answers a query from a table in the order of sums of the backend's attention in 16
 // lanes. It reports false for heads that the backend adds in another order.
 func attend16(l *lookup) bool {
 	if l.dim%16 != 0 {
@@ -86,7 +86,7 @@ func (l *lookup) score16(q []float32, blocks int) {
 	}
 }
 
-// chain16 adds the products of two heads up, lane by lane.
+// chain16 adds the products of two heads lane by lane.
 func chain16(q, k []float32) archsimd.Float32x16 {
 	sum := archsimd.BroadcastFloat32x16(0)
 	for d := 0; d < len(q); d += 16 {
@@ -95,8 +95,8 @@ func chain16(q, k []float32) archsimd.Float32x16 {
 	return sum
 }
 
-// soften16 turns the scores into weights. Those behind the last full vector are added one
-// by one.
+// soften16 replaces the scores by weights. It adds the scores behind the last full vector term
+// by term.
 func (l *lookup) soften16() {
 	w := l.scores[:l.n]
 	most := w[0]
@@ -139,7 +139,7 @@ func (l *lookup) soften16() {
 	}
 }
 
-// mix16x1 adds up the values of 16 dimensions from d on.
+// mix16x1 adds the values of 16 dimensions from d on.
 func (l *lookup) mix16x1(at, d int) {
 	sum0 := archsimd.BroadcastFloat32x16(0)
 	for b := 0; b*BlockTokens < l.n; b++ {
@@ -155,7 +155,7 @@ func (l *lookup) mix16x1(at, d int) {
 	sum0.Store(out[0:16])
 }
 
-// mix16x2 adds up the values of 32 dimensions from d on.
+// mix16x2 adds the values of 32 dimensions from d on.
 func (l *lookup) mix16x2(at, d int) {
 	sum0 := archsimd.BroadcastFloat32x16(0)
 	sum1 := archsimd.BroadcastFloat32x16(0)
@@ -174,7 +174,7 @@ func (l *lookup) mix16x2(at, d int) {
 	sum1.Store(out[16:32])
 }
 
-// mix16x4 adds up the values of 64 dimensions from d on.
+// mix16x4 adds the values of 64 dimensions from d on.
 func (l *lookup) mix16x4(at, d int) {
 	sum0 := archsimd.BroadcastFloat32x16(0)
 	sum1 := archsimd.BroadcastFloat32x16(0)

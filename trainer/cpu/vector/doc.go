@@ -1,5 +1,5 @@
-// Package vector computes with sixteen or eight float32 side by side, operation by operation
-// as GoMLX's Go backend does, so that kernels of our own keep its bits. Vectors of sixteen
-// are for AVX-512 and those of eight for AVX2, both under GOEXPERIMENT=simd; elsewhere the
-// package is empty.
+// Package vector computes with vectors of sixteen or eight float32, in the same order of
+// operations as GoMLX's Go backend, so that the kernels of this program keep its bits.
+// Vectors of sixteen need AVX-512 and vectors of eight AVX2, both under GOEXPERIMENT=simd;
+// elsewhere the package is empty.
 package vector

@@ -7,27 +7,26 @@ import (
 	"time"
 
 	"temper/trainer"
-	"temper/trainer/budget"
 	"temper/trainer/device"
 	"temper/trainer/packing"
 )
 
-// Graphs is the programs that a run compiles.
+// Graphs are the programs that a run compiles.
 type Graphs struct {
-	budget.Choice
-	// Packed is what the padding would be with several sequences to a row.
+	packing.Shapes
+	// Packed is the padding with several sequences a row.
 	Packed float64 `json:"padding_packed"`
 }
 
-// Graphs is the programs that the run of the question compiles on a mesh; nil without a run,
-// and on the Go backend.
+// Graphs returns the programs that the run of the question compiles on a mesh; nil without a
+// run, and on the Go backend.
 func (q *Question) Graphs(mesh device.Mesh) *Graphs {
 	if q.Run == "" || !q.Request.Device.Fused {
 		return nil
 	}
 	c := trainer.Config{
 		Backend: "xla:gpu", Mesh: mesh, Model: q.Request.Model, MicrobatchTokens: q.run.RL.MicrobatchTokens, Pack: q.Request.Packed,
-		Work: budget.WorkOf(q.run),
+		Work: packing.WorkOf(q.run),
 	}
 	choice, _ := c.Choice()
 	c.Pack = true
@@ -40,7 +39,7 @@ func (q *Question) GraphsText(c *Graphs) string {
 	if c == nil {
 		return ""
 	}
-	work := budget.WorkOf(q.run)
+	work := packing.WorkOf(q.run)
 	text := fmt.Sprintf("programs: %d, of at most %d (trainer.graphs.max); passes of %s for policy updates", c.Graphs, work.MaxGraphs, shapesText(c.Policy))
 	if len(c.Supervised) > 0 {
 		text += fmt.Sprintf(", of %s for supervised ones", shapesText(c.Supervised))

@@ -1,7 +1,7 @@
-// Package question turns what a person asks of the estimator, in names and by the
-// configuration of a run, into a request. It computes nothing itself.
+// Package question turns a question of a user to the estimator, by names and the configuration
+// of a run, into a request. It computes nothing.
 //
-// Invariant: what the user states goes before what the configuration says.
+// Invariant: a flag of the user overrides the configuration.
 package question
 
 import (
@@ -15,11 +15,11 @@ import (
 	"temper/trainer/estimate"
 )
 
-// Question is what a person asks.
+// Question is a question of a user.
 type Question struct {
 	// Model, Devices and Mesh are names; see estimate.Model and estimate.ParseDevices.
 	Model, Devices, Mesh string
-	// Run is a configuration file, and About what it says, after Resolve.
+	// Run is a configuration file, and About its summary, set by Resolve.
 	Run, About string
 	// F32 computes in float32.
 	F32 bool
@@ -58,7 +58,7 @@ func (q *Question) Resolve(stated func(flag string) bool) error {
 		add("compile", errors.New("compiles an update of one pass on GPUs: leave out --accumulate, --reference, --slots and --minibatches, and name GPUs with --devices"))
 	}
 	if strings.Contains(q.Compile, "cpu") {
-		r.Device.Block = 0 // as the plugin of a CPU compiles it
+		r.Device.Block = 0 // the plugin of a CPU compiles it
 	}
 	r.SeveralUpdates = q.Minibatches > 1
 	r.Half = !q.F32
@@ -68,7 +68,7 @@ func (q *Question) Resolve(stated func(flag string) bool) error {
 	return errors.Join(errs...)
 }
 
-// parseMesh reads "4x2"; the empty mesh is to be chosen.
+// parseMesh parses "4x2"; for the empty mesh the estimator chooses one.
 func parseMesh(s string) (device.Mesh, error) {
 	if s == "" {
 		return device.Mesh{}, nil

@@ -12,7 +12,7 @@ import (
 	"temper/trainer/model"
 )
 
-// fromRun answers what a configuration says and the flags do not.
+// fromRun sets the fields that the configuration has and no flag sets.
 func (q *Question) fromRun(stated func(flag string) bool) error {
 	cfg, err := config.LoadFile(q.Run, nil)
 	if err != nil {
@@ -31,7 +31,7 @@ func (q *Question) fromRun(stated func(flag string) bool) error {
 	}
 	q.run = cfg
 	pass := cfg.RL.MicrobatchTokens
-	if !r.Device.Fused { // its passes are short, and there is one on each core
+	if !r.Device.Fused { // its passes are short, one a core
 		pass = min(pass, trainer.DefaultLaneTokens)
 		r.Passes = runtime.GOMAXPROCS(0)
 		r.Accumulate = true
@@ -61,8 +61,8 @@ func (q *Question) fromRun(stated func(flag string) bool) error {
 	return nil
 }
 
-// modelOfRun is the network that a run trains. Its vocabulary is the largest
-// that the tokenizer may learn.
+// modelOfRun returns the network that a run trains, with the largest vocabulary that its
+// tokenizer may learn.
 func modelOfRun(cfg config.Run) (model.Config, error) {
 	m := cfg.Model
 	if m.Run != "" {

@@ -7,8 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	ml "github.com/gomlx/gomlx/ml/model"
 
-	"temper/trainer/hostmem"
-	"temper/trainer/value"
+	"temper/trainer/weights/hostmem"
 
 	"temper/trainer/model"
 )
@@ -20,13 +19,13 @@ const ScopeName = "model"
 func VariablePath(name string) string { return ml.JoinPath("/", ScopeName, name) }
 
 // Init fills the store with the start weights of the seed, one tensor after another, in the
-// memory of a backend; see value.New.
+// memory of a backend; see hostmem.NewTensor.
 func Init(backend compute.Backend, store *ml.Store, cfg model.Config, seed uint64) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
 	for _, spec := range cfg.Tensors() {
-		v, err := value.New(backend, spec.Shape, func(flat []float32) { spec.Draw(flat, seed) })
+		v, err := hostmem.NewTensor(backend, spec.Shape, func(flat []float32) { spec.Draw(flat, seed) })
 		if err == nil {
 			err = setVariable(store, VariablePath(spec.Name), v)
 		}
@@ -38,7 +37,7 @@ func Init(backend compute.Backend, store *ml.Store, cfg model.Config, seed uint6
 }
 
 // Import puts every weight of the configuration into the store, in place of those that
-// are there, in the memory of a backend; see value.New. The data is copied. The error names
+// are there, in the memory of a backend; see hostmem.NewTensor. The data is copied. The error names
 // all missing tensors and wrong shapes; the store is then unchanged.
 func Import(backend compute.Backend, store *ml.Store, cfg model.Config, lookup func(name string) (model.Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
@@ -46,7 +45,7 @@ func Import(backend compute.Backend, store *ml.Store, cfg model.Config, lookup f
 	}
 	for _, spec := range cfg.Tensors() {
 		t, _ := lookup(spec.Name) // checked above
-		v, err := value.New(backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat, t.Data) })
+		v, err := hostmem.NewTensor(backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat, t.Data) })
 		if err == nil {
 			err = setVariable(store, VariablePath(spec.Name), v)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// far is the score of a key that a query may not look at. With half of the range, sums with
-// scores stay finite.
+// far is the score of a key that a query may not attend to. It is half of the smallest number,
+// so that sums with scores stay finite.
 const far = -math.MaxFloat32 / 2
 
 // Answer answers queries q [N, H, E] from keys and values k, v [N, K, E], in the type of v:
@@ -28,7 +28,7 @@ func (a *Attention) Answer(q, k, v *graph.Node) (o, logSum *graph.Node) {
 		stays = append(stays, a.segments)
 	}
 	out := a.loop(changes, stays, a.answerPair)
-	// Without a barrier the answers may be kept twice, for what follows and for the gradient.
+	// without a barrier the answers may be kept twice: for later nodes and for the gradient
 	kept := graph.OptimizationBarriers(a.byToken(out[3]), out[4])
 	return kept[0], kept[1]
 }
@@ -64,8 +64,8 @@ func (a *Attention) scores(p pair, q, k *graph.Node, stays []*graph.Node) *graph
 	return graph.Reshape(graph.Where(allowed, s, graph.BroadcastToShape(graph.Const(s.Graph(), float32(far)), s.Shape())), whole.Dimensions...)
 }
 
-// allowed tells where a query of a pair may look: at keys of its segment up to itself.
-// bool [B or 1, b, b].
+// allowed returns which keys of a pair a query may attend to: those of its segment up to
+// itself. bool [B or 1, b, b].
 func (a *Attention) allowed(p pair, stays []*graph.Node) *graph.Node {
 	g := p.i.Graph()
 	square := shapes.Make(dtypes.Int32, 1, a.block, a.block)

@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// MaxBlock and MaxBlockGPU bound the tokens of a block, on a CPU and on a GPU. Scores of a pair
-// are this number squared for each row and head. A GPU starts some 20 kernels for each pair,
-// which are to be long beside their start.
+// MaxBlock and MaxBlockGPU bound the tokens of a block, on a CPU and on a GPU. The scores of a
+// pair are this number squared for each row and head. A GPU starts some 20 kernels a pair,
+// which must be long in comparison with their start.
 const (
 	MaxBlock    = 512
 	MaxBlockGPU = 2048
@@ -36,15 +36,15 @@ type Attention struct {
 	first                       *graph.Node // int32 [n], the first block of keys of each block of queries; nil is 0
 }
 
-// Block is the number of tokens of a block in rows of so many tokens, where it has at most so
-// many. The blocks of a row have nearly one size, so that little is filled up.
+// Block returns the number of tokens of a block in rows of a length, at most most. The blocks
+// of a row have nearly equal sizes, to keep padding low.
 func Block(tokens, most int) int {
 	n := (tokens + most - 1) / most
 	return (tokens + n - 1) / n
 }
 
-// New prepares attention. Segments [B, T] keep sequences of a row apart, whose tokens follow
-// one another; nil means one a row.
+// New prepares attention. Segments [B, T] separate the sequences of a row, whose tokens are
+// consecutive; nil means one a row.
 func New(s Sizes, segments *graph.Node) *Attention {
 	most := cmp.Or(s.Block, MaxBlock)
 	if s.Heads%s.KeyHeads != 0 || most < 1 {
@@ -59,7 +59,7 @@ func New(s Sizes, segments *graph.Node) *Attention {
 		return a
 	}
 	segments.AssertDims(a.batch, a.seq)
-	if over := a.blocks*a.block - a.seq; over > 0 { // no query comes after these keys
+	if over := a.blocks*a.block - a.seq; over > 0 { // padding: no query comes after these keys
 		last := graph.SliceAxis(segments, 1, graph.AxisRange(a.seq-1, a.seq))
 		segments = graph.Concatenate([]*graph.Node{segments, graph.BroadcastToDims(last, a.batch, over)}, 1)
 	}
@@ -68,8 +68,8 @@ func New(s Sizes, segments *graph.Node) *Attention {
 	return a
 }
 
-// firstBlocks finds, for each block of queries, the block of keys in which the segment of
-// its first token begins in some row: int32 [n].
+// firstBlocks returns, for each block of queries, the block of keys in which the segment of its
+// first token begins in some row: int32 [n].
 func (a *Attention) firstBlocks(segments *graph.Node) *graph.Node {
 	g := segments.Graph()
 	heads := graph.Squeeze(graph.SliceAxis(graph.Reshape(segments, a.batch, a.blocks, a.block), 2, graph.AxisRange(0, 1)), -1) // [B, n]
@@ -104,12 +104,12 @@ func (a *Attention) byToken(x *graph.Node) *graph.Node {
 	return graph.Reshape(x, a.batch*a.seq, -1, a.dim)
 }
 
-// scaled are the queries as factors of scores, in the type of the values.
+// scaled returns the queries as factors of scores, in the type of the values.
 func (a *Attention) scaled(q *graph.Node, as dtypes.DType) *graph.Node {
 	return convert(graph.MulScalar(q, a.scale()), as)
 }
 
-// scale is the factor of the scores.
+// scale returns the factor of the scores.
 func (a *Attention) scale() float64 { return 1 / math.Sqrt(float64(a.dim)) }
 
 // convert converts x to a type that it may have already.

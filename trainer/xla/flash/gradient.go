@@ -27,7 +27,7 @@ func (a *Attention) Gradient(q, k, v, o, logSum, grad *graph.Node) (dq, dk, dv *
 	return graph.MulScalar(a.byToken(out[0]), a.scale()), a.byToken(out[1]), a.byToken(out[2])
 }
 
-// gradientPair adds what one pair gives.
+// gradientPair adds the gradients of one pair.
 func (a *Attention) gradientPair(p pair, changes, stays []*graph.Node) []*graph.Node {
 	dq, dk, dv := changes[0], changes[1], changes[2]
 	q, k, v, grad := at(stays[0], p.i), at(stays[1], p.j), at(stays[2], p.j), at(stays[3], p.i)

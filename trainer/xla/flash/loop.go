@@ -14,14 +14,14 @@ type pair struct {
 	first *graph.Node // bool scalar: the first pair of this block of queries
 }
 
-// loop goes over the pairs, the blocks of keys of one block of queries after another. step
-// gets what changes and what stays, and returns what changes. The result is what changes,
-// after the last pair.
+// loop visits the pairs: all blocks of keys of one block of queries, then those of the next.
+// step receives the changing and the constant values, and returns the changed ones. The result
+// is their values after the last pair.
 //
-// GoMLX has no nested loops, so one loop counts both. Its length is a constant where all
-// pairs below the diagonal are computed: a GPU then does not wait for the condition.
-// Operations within it take constants that were made within it: GoMLX's cache of numbers,
-// and its backend's of reductions, do not know functions apart.
+// GoMLX has no nested loops, so one loop counts both. Its length is a constant if all pairs
+// below the diagonal are computed, so that a GPU does not wait for the condition. Operations
+// within the loop use constants that were made within it: the caches of numbers in GoMLX, and
+// of reductions in its backend, do not distinguish functions.
 func (a *Attention) loop(changes, stays []*graph.Node, step func(p pair, changes, stays []*graph.Node) []*graph.Node) []*graph.Node {
 	g := changes[0].Graph()
 	pairs := int32(a.blocks * (a.blocks + 1) / 2) //nolint:gosec // far below
@@ -66,7 +66,7 @@ func (a *Attention) loop(changes, stays []*graph.Node, step func(p pair, changes
 	return out[4 : 4+len(changes)]
 }
 
-// startOf is where the start of a block of queries stands.
+// startOf returns the first pair of a block of queries.
 func (a *Attention) startOf(i *graph.Node) *graph.Node {
 	if a.first == nil {
 		return graph.Const(i.Graph(), int32(0))
@@ -74,8 +74,8 @@ func (a *Attention) startOf(i *graph.Node) *graph.Node {
 	return graph.Min(i, graph.Const(i.Graph(), int32(a.blocks-1))) //nolint:gosec // far below
 }
 
-// next is the pair after i, j: the next block of keys up to the diagonal, then the start of
-// the next block of queries.
+// next returns the pair after i, j: the next block of keys up to the diagonal, then the first
+// pair of the next block of queries.
 func (a *Attention) next(i, j, starts *graph.Node) (nextI, nextJ *graph.Node) {
 	g, last := i.Graph(), graph.Equal(i, j)
 	one := graph.Const(g, int32(1))
@@ -84,20 +84,20 @@ func (a *Attention) next(i, j, starts *graph.Node) (nextI, nextJ *graph.Node) {
 	return nextI, graph.Where(last, start, graph.Add(j, one))
 }
 
-// at is block i of x [n, ...]: [...].
+// at returns block i of x [n, ...]: [...].
 func at(x, i *graph.Node) *graph.Node {
 	dims := x.Shape().Clone().Dimensions
 	dims[0] = 1
 	return graph.Reshape(graph.DynamicSlice(x, places(i, len(dims)), dims), dims[1:]...)
 }
 
-// put is x [n, ...] with another block i [...].
+// put returns x [n, ...] with block i replaced by [...].
 func put(x, block, i *graph.Node) *graph.Node {
 	dims := append([]int{1}, block.Shape().Dimensions...)
 	return graph.DynamicUpdateSlice(x, graph.Reshape(block, dims...), places(i, len(dims)))
 }
 
-// places are the places of a block along each axis.
+// places returns the start of a block along each axis.
 func places(i *graph.Node, rank int) []*graph.Node {
 	out := []*graph.Node{i}
 	for range rank - 1 {
@@ -106,8 +106,8 @@ func places(i *graph.Node, rank int) []*graph.Node {
 	return out
 }
 
-// zeros are numbers to begin a loop with. They are not made before the node after is there:
-// a compiler would make those of all layers at the start.
+// zeros returns zeros to begin a loop with. They depend on the node after: otherwise a compiler
+// makes those of all layers at the start.
 func zeros(after *graph.Node, dtype dtypes.DType, dims ...int) *graph.Node {
 	zero := graph.SchedulingBarrier(graph.Const(after.Graph(), float32(0)), graph.StopGradient(after))
 	return graph.BroadcastToDims(convert(zero, dtype), dims...)

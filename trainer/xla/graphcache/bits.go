@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// setting is something beside a program that decides what comes of it.
+// setting is a value beside the program that decides the compiled code.
 type setting struct{ name, value string }
 
-// surroundings are all settings of a plugin, given the hash of its file, and a device: they
-// decide what the compiler makes of a program, and so the bits of what that computes.
+// surroundings returns the settings of a plugin, given the hash of its file, and a device.
+// They decide the compiled code of a program, and so the bits of its results.
 func surroundings(plugin, device string) []setting {
 	return []setting{
 		{"plugin", plugin}, {"device", device}, {"xla_flags", string(flags())}, {"jax_platforms", os.Getenv("JAX_PLATFORMS")}, {"host", hostOf(device)},
 	}
 }
 
-// Bits is one line with all that decides the bits of what the programs of a library compute
-// on a device: fields NAME=VALUE without spaces. Where two lines are equal, the same program
-// has the same bits.
+// Bits returns one line with everything that decides the bits of a library's programs on a
+// device: fields NAME=VALUE without spaces. If two lines are equal, the same program has the
+// same bits.
 func Bits(library, device string) (string, error) {
 	hash, err := hashFile(library)
 	if err != nil {
@@ -37,11 +37,11 @@ func bitsOf(plugin, device string) string {
 	return strings.Join(out, " ")
 }
 
-// shown is how much of a value Bits shows as it is.
+// shown is the length of a value up to which Bits shows it unchanged.
 const shown = 64
 
-// short is a value without spaces. Where that, or its length, leaves something out, a part of
-// the hash of all stands behind it.
+// short returns a value without spaces. If that, or its length, drops something, it ends with
+// a part of the hash of the whole value.
 func short(value string) string {
 	out := strings.Join(strings.Fields(value), "_")
 	if out == value && len(out) <= shown {

@@ -5,18 +5,16 @@ import (
 	"time"
 )
 
-// Counts is what the plugins of this process have been given to compile so far.
+// Counts are the compilations of the plugins of this process.
 type Counts struct {
-	// Programs are those that differ. A program that is compiled again, after the one before
-	// was dropped, is no new one.
+	// Programs counts different programs. A program that is compiled again counts once.
 	Programs int
-	// Compiled and Loaded are calls: those that the compiler answered, and those that an
-	// entry of the store did.
+	// Compiled and Loaded count the calls that the compiler answered, and those that the store
+	// answered.
 	Compiled, Loaded int
-	// Refused entries were compiled again.
+	// Refused counts entries that were compiled again.
 	Refused int
-	// Compiling and Loading are the sums of the times of these calls. Calls side by side
-	// count each.
+	// Compiling and Loading are the sums of the times of these calls, also of concurrent ones.
 	Compiling, Loading time.Duration
 }
 
@@ -27,17 +25,17 @@ type counter struct {
 	seen map[Key]bool
 }
 
-// counts is of the process, as the plugins are: go-xla loads each once.
+// counts is global, as the plugins are: go-xla loads each once.
 var counts = counter{seen: map[Key]bool{}} //nolint:gochecknoglobals // see above
 
-// Now returns the counts so far.
+// Now returns the counts since the start.
 func Now() Counts {
 	counts.mu.Lock()
 	defer counts.mu.Unlock()
 	return counts.sum
 }
 
-// Since returns what was counted after earlier. Programs stays what it is.
+// Since returns the counts after earlier. Programs stays the total.
 func (c Counts) Since(earlier Counts) Counts {
 	c.Compiled -= earlier.Compiled
 	c.Loaded -= earlier.Loaded

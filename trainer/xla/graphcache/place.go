@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 )
 
-// DirKey is the variable of the environment with the folder of compiled programs. "off"
-// keeps none. Empty is temper/graphs in the user's cache folder.
+// DirKey is the environment variable with the folder of compiled programs. "off" keeps none.
+// The default is temper/graphs in the user's cache folder.
 const DirKey = "TEMPER_GRAPH_CACHE"
 
-// maxBytes is what compiled programs may take on disk.
+// maxBytes bounds the compiled programs on disk.
 const maxBytes = 4 << 30
 
-// openDefault opens the store of this user; nil where there is to be none.
+// openDefault opens the store of this user; nil when it is off.
 func openDefault() (*Store, error) {
 	dir := os.Getenv(DirKey)
 	switch dir {

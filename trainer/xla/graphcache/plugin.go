@@ -20,50 +20,50 @@ import (
 
 // Plugin is a library that compiles programs.
 type Plugin struct {
-	// Library is its file.
+	// Library is the path of its file.
 	Library string
-	// Table is its table of functions, and Offset tells where a function stands in it.
+	// Table is its table of functions. Offset returns the offset of a function in it.
 	Table  unsafe.Pointer
 	Offset func(function string) (uintptr, error)
 }
 
-// source is a program with all that decides what the compiler makes of it.
+// source is a program with everything that decides its compiled code.
 type source struct {
 	format        string
 	code, options []byte
 	device        string // of the client
 }
 
-// compiler is what a plugin does, so that the way of a program can be tested without one.
+// compiler is the part of a plugin that compileCache needs; tests replace it.
 type compiler interface {
-	// compile and load return a handle of the plugin, and an error of the plugin, which
-	// belongs to whom it is given.
+	// compile and load return a handle of the plugin, and an error of the plugin. The caller
+	// owns both.
 	compile() (handle, failure unsafe.Pointer)
 	load(program []byte) (unsafe.Pointer, error)
 	serialize(handle unsafe.Pointer) ([]byte, error)
 }
 
-// keeper decides for each program whether it is compiled or loaded.
-type keeper struct {
+// compileCache compiles or loads each program.
+type compileCache struct {
 	library func() (string, error) // identifies the plugin's bytes
 	open    func() (*Store, error)
 	log     *slog.Logger
 
-	mu     sync.Mutex
-	flying map[Key]chan struct{}
-	silent bool // a line has said that nothing is kept
+	mu       sync.Mutex
+	inFlight map[Key]chan struct{}
+	silent   bool // the log has a line that nothing is kept
 }
 
-func newKeeper(library string) *keeper {
-	return &keeper{
+func newCompileCache(library string) *compileCache {
+	return &compileCache{
 		library: sync.OnceValues(func() (string, error) { return hashFile(library) }),
-		open:    openDefault, log: slog.Default(), flying: map[Key]chan struct{}{},
+		open:    openDefault, log: slog.Default(), inFlight: map[Key]chan struct{}{},
 	}
 }
 
 // take answers the compilation of a program. Equal programs are compiled one after another,
-// so that the second one finds what the first has stored.
-func (k *keeper) take(s source, c compiler) (handle, failure unsafe.Pointer) {
+// so that the second one finds the entry of the first.
+func (k *compileCache) take(s source, c compiler) (handle, failure unsafe.Pointer) {
 	key, store := k.keyOf(s), k.store()
 	if store == nil {
 		return k.compile(key, nil, c)
@@ -87,7 +87,7 @@ func (k *keeper) take(s source, c compiler) (handle, failure unsafe.Pointer) {
 }
 
 // compile compiles a program and stores it.
-func (k *keeper) compile(key Key, store *Store, c compiler) (handle, failure unsafe.Pointer) {
+func (k *compileCache) compile(key Key, store *Store, c compiler) (handle, failure unsafe.Pointer) {
 	begin := time.Now()
 	if handle, failure = c.compile(); failure != nil {
 		return nil, failure
@@ -102,29 +102,29 @@ func (k *keeper) compile(key Key, store *Store, c compiler) (handle, failure uns
 		err = store.Put(key, program)
 	}
 	if err != nil {
-		k.sayNotKept(err)
+		k.warnNotKept(err)
 	}
 	return handle, nil
 }
 
-// store opens the folder at each program, so that one that was removed is there again; nil
-// where nothing is kept. A plugin whose bytes cannot be read might take the programs of
-// another one for its own.
-func (k *keeper) store() *Store {
+// store opens the folder at each program, so that a removed one is created again; nil when
+// nothing is kept. A plugin with unreadable bytes has no store: it could load the programs of
+// another plugin.
+func (k *compileCache) store() *Store {
 	_, err := k.library()
 	var s *Store
 	if err == nil {
 		s, err = k.open()
 	}
 	if err != nil {
-		k.sayNotKept(err)
+		k.warnNotKept(err)
 		return nil
 	}
 	return s
 }
 
-// sayNotKept says so once.
-func (k *keeper) sayNotKept(err error) {
+// warnNotKept logs the reason once.
+func (k *compileCache) warnNotKept(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.silent {
@@ -133,18 +133,18 @@ func (k *keeper) sayNotKept(err error) {
 	k.silent = true
 }
 
-// wait waits until no equal program is under way, and says that this one is.
-func (k *keeper) wait(key Key) (done func()) {
+// wait returns when no equal program is being compiled, and marks this one.
+func (k *compileCache) wait(key Key) (done func()) {
 	for {
 		k.mu.Lock()
-		other := k.flying[key]
+		other := k.inFlight[key]
 		if other == nil {
 			mine := make(chan struct{})
-			k.flying[key] = mine
+			k.inFlight[key] = mine
 			k.mu.Unlock()
 			return func() {
 				k.mu.Lock()
-				delete(k.flying, key)
+				delete(k.inFlight, key)
 				k.mu.Unlock()
 				close(mine)
 			}
@@ -154,8 +154,8 @@ func (k *keeper) wait(key Key) (done func()) {
 	}
 }
 
-// keyOf is the key of a program.
-func (k *keeper) keyOf(s source) Key {
+// keyOf returns the key of a program.
+func (k *compileCache) keyOf(s source) Key {
 	library, _ := k.library() // store reports the error
 	parts := [][]byte{[]byte(magic), []byte(s.format), withoutName(s.code), s.options}
 	for _, x := range surroundings(library, s.device) {
@@ -169,8 +169,8 @@ func (k *keeper) keyOf(s source) Key {
 	return Key(h.Sum(nil))
 }
 
-// flags are what XLA_FLAGS says. A value that begins with no dash names a file of flags, of
-// which the content decides.
+// flags returns XLA_FLAGS. A value without a leading dash names a file of flags, whose content
+// counts.
 func flags() []byte {
 	value := os.Getenv("XLA_FLAGS")
 	if text := strings.TrimLeft(value, " \t\r\n"); text != "" && text[0] != '-' {
@@ -181,7 +181,7 @@ func flags() []byte {
 	return []byte(value)
 }
 
-// withoutName is a program without the name of its module, which counts the graphs of the
+// withoutName returns a program without the name of its module, which counts the graphs of the
 // process and decides nothing.
 func withoutName(code []byte) []byte {
 	const module = "module @"
@@ -194,8 +194,8 @@ func withoutName(code []byte) []byte {
 	return code
 }
 
-// hostOf is what of this machine decides the machine code for a device: the features of the
-// CPU, or the drivers of GPUs.
+// hostOf returns the properties of this machine that decide the machine code for a device: the
+// features of the CPU, or the drivers of GPUs.
 func hostOf(device string) string {
 	if strings.Contains(strings.ToLower(device), "cpu") {
 		return cpuFeatures()
@@ -203,8 +203,7 @@ func hostOf(device string) string {
 	return driversBelow("/")
 }
 
-// driversBelow is what the drivers of GPUs and the libraries under them say of their
-// versions.
+// driversBelow returns the versions of the drivers of GPUs and of the libraries under them.
 func driversBelow(root string) string {
 	var out []string
 	for _, name := range []string{"proc/driver/nvidia/version", "sys/module/amdgpu/version", "sys/module/amdgpu/srcversion", "opt/rocm/.info/version"} {
@@ -215,7 +214,7 @@ func driversBelow(root string) string {
 	return strings.Join(out, "\n")
 }
 
-// cpuFeatures are model and features of the first processor.
+// cpuFeatures returns model and features of the first processor.
 var cpuFeatures = sync.OnceValue(func() string { //nolint:gochecknoglobals // of the machine
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -233,7 +232,7 @@ var cpuFeatures = sync.OnceValue(func() string { //nolint:gochecknoglobals // of
 	return strings.Join(out, "\n")
 })
 
-// hashFile is the SHA-256 of a file.
+// hashFile returns the SHA-256 of a file.
 func hashFile(path string) (string, error) {
 	f, err := os.Open(path) //nolint:gosec // the library that this process has loaded
 	if err != nil {

@@ -21,12 +21,11 @@ import (
 // Key identifies a compiled program.
 type Key [sha256.Size]byte
 
-// ErrRefused means that an entry is there and cannot be trusted: damaged, or written by
-// somebody else.
+// ErrRefused means that an entry cannot be trusted: it is damaged, or another user wrote it.
 var ErrRefused = errors.New("refused")
 
-// Store is a folder of compiled programs. What it holds is run as it is, so nobody but its
-// owner may write there. Several processes may use it at the same time.
+// Store is a folder of compiled programs. Its content is executed, so only its owner may write
+// there. Several processes may use it at the same time.
 type Store struct {
 	dir   string
 	limit int64
@@ -40,13 +39,13 @@ const headerSize = len(magic) + 2*sha256.Size + 8
 
 const (
 	suffix = ".graph"
-	unborn = ".tmp-" // begins the name of a file that is being written
-	// orphaned is the age at which a file of that kind belongs to nobody any more.
+	unborn = ".tmp-" // prefix of a file that is being written
+	// orphaned is the age from which the writer of such a file is dead.
 	orphaned = time.Hour
 )
 
-// OpenStore makes the folder where it is missing. The entries take up to limit bytes; the
-// ones that were used longest ago make room.
+// OpenStore opens the folder, after it created a missing one. The entries take up to limit
+// bytes; the least recently used ones are removed.
 func OpenStore(dir string, limit int64) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func OpenStore(dir string, limit int64) (*Store, error) {
 	return &Store{dir: dir, limit: limit}, nil
 }
 
-// isOwn reports whether a file belongs to this user, and to nobody else.
+// isOwn reports whether only this user can write to a file.
 func isOwn(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid() && info.Mode().Perm()&0o077 == 0
@@ -87,11 +86,11 @@ func (s *Store) Get(k Key) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w: %w", s.path(k), ErrRefused, err)
 	}
 	now := time.Now()
-	_ = os.Chtimes(s.path(k), now, now) // it only says what was used last
+	_ = os.Chtimes(s.path(k), now, now) // best effort: it orders the entries by use
 	return program, nil
 }
 
-// readEntry reads the program of an entry that has to be one of this user for that key.
+// readEntry reads the program of an entry of this user for that key.
 func readEntry(f *os.File, k Key) ([]byte, error) {
 	info, err := f.Stat()
 	switch {
@@ -118,8 +117,8 @@ func header(k Key, program []byte) []byte {
 	return binary.BigEndian.AppendUint64(out, uint64(len(program)))
 }
 
-// Put stores the program of a key, whole or not at all, in place of what was there. A
-// program larger than the limit is not stored.
+// Put replaces the entry of a key as a whole. It does not store a program larger than the
+// limit.
 func (s *Store) Put(k Key, program []byte) error {
 	if int64(headerSize+len(program)) > s.limit {
 		return nil
@@ -139,8 +138,8 @@ func (s *Store) Put(k Key, program []byte) error {
 	return s.makeRoom()
 }
 
-// makeRoom removes the entries that were used longest ago until the rest is within the
-// limit, and what processes left that ended while they wrote.
+// makeRoom removes the least recently used entries until the rest is within the limit, and
+// the files of dead writers.
 func (s *Store) makeRoom() error {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -151,10 +150,10 @@ func (s *Store) makeRoom() error {
 	for _, f := range files {
 		info, err := f.Info()
 		switch {
-		case err != nil: // another process has removed it
+		case err != nil: // another process removed it
 		case strings.HasPrefix(f.Name(), unborn):
 			if time.Since(info.ModTime()) > orphaned {
-				_ = os.Remove(filepath.Join(s.dir, f.Name())) // the next one tries again
+				_ = os.Remove(filepath.Join(s.dir, f.Name())) // the next process tries again
 			}
 		case strings.HasSuffix(f.Name(), suffix):
 			entries = append(entries, info)

@@ -43,8 +43,8 @@ typedef struct { size_t struct_size; void *extension; const void *error; const c
 
 extern void *temperTakeProgram(int slot, void *args);
 
-// One function for each plugin that may be attached: the interface passes nothing that
-// tells them apart.
+// One function for each plugin that may be attached: the arguments do not identify the
+// plugin.
 static void *take0(void *a) { return temperTakeProgram(0, a); }
 static void *take1(void *a) { return temperTakeProgram(1, a); }
 static void *take2(void *a) { return temperTakeProgram(2, a); }
@@ -75,18 +75,18 @@ import (
 	"unsafe"
 )
 
-// numSlots is how many plugins a process may attach.
+// numSlots is the most plugins of a process.
 const numSlots = 4
 
-// functions of a plugin that are called here.
+// functions are the functions of a plugin that this package calls.
 type functions struct {
 	compile, load, serialize, executableOf, destroyExecutable, message, destroyError unsafe.Pointer
 }
 
-// attached is a plugin whose programs come here.
+// attached is a plugin whose programs go through this package.
 type attached struct {
 	functions
-	keeper *keeper
+	cache  *compileCache
 	mu     sync.Mutex
 	device map[unsafe.Pointer]string // by client
 }
@@ -101,7 +101,7 @@ var slots struct { //nolint:gochecknoglobals // see above
 // Attached is a plugin whose programs go through this package.
 type Attached struct{ in *attached }
 
-// Attach returns a table of functions that has the place of the plugin's own from now on.
+// Attach returns a table of functions to use in place of the plugin's.
 func (p Plugin) Attach() (Attached, unsafe.Pointer, error) {
 	slots.Lock()
 	defer slots.Unlock()
@@ -116,23 +116,23 @@ func (p Plugin) Attach() (Attached, unsafe.Pointer, error) {
 	if table == nil {
 		return Attached{}, nil, errors.New("no memory for a table of functions")
 	}
-	a := &attached{functions: f, keeper: newKeeper(p.Library), device: map[unsafe.Pointer]string{}}
+	a := &attached{functions: f, cache: newCompileCache(p.Library), device: map[unsafe.Pointer]string{}}
 	slots.of[slots.n] = a
 	slots.n++
 	return Attached{a}, table, nil
 }
 
-// Client says which device the programs of a client are for. It comes before the first of
-// them: programs of a client that was never named share their keys whatever the device.
+// Client records the device of a client, before its first program. Programs of unrecorded
+// clients share their keys whatever the device.
 func (a Attached) Client(client unsafe.Pointer, device string) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	a.in.device[client] = device
 }
 
-// Bits is Bits of the package, for a device of this plugin.
+// Bits returns the line of package function Bits for a device of this plugin.
 func (a Attached) Bits(device string) (string, error) {
-	hash, err := a.in.keeper.library()
+	hash, err := a.in.cache.library()
 	if err != nil {
 		return "", err
 	}
@@ -160,7 +160,7 @@ func (p Plugin) functions() (f functions, compile uintptr, err error) {
 		if offset+unsafe.Sizeof(offset) <= uintptr(C.size_of_table(p.Table)) {
 			*x.at = C.function_at(p.Table, C.size_t(offset))
 		}
-		keeps := x.at == &f.load || x.at == &f.serialize // a plugin may do without
+		keeps := x.at == &f.load || x.at == &f.serialize // optional functions
 		if *x.at == nil && !keeps {
 			return functions{}, 0, fmt.Errorf("the plugin has no function %s", x.name)
 		}
@@ -174,7 +174,7 @@ func (p Plugin) functions() (f functions, compile uintptr, err error) {
 // takeProgram answers PJRT_Client_Compile.
 func takeProgram(slot int, arguments unsafe.Pointer) unsafe.Pointer {
 	args := (*C.pjrt_compile)(arguments)
-	a := slots.of[slot] // written before the plugin's table is
+	a := slots.of[slot] // written before the plugin's table
 	a.mu.Lock()
 	device := a.device[args.client]
 	a.mu.Unlock()
@@ -186,14 +186,14 @@ func takeProgram(slot int, arguments unsafe.Pointer) unsafe.Pointer {
 	if args.options_size > 0 {
 		s.options = unsafe.Slice((*byte)(args.options), args.options_size)
 	}
-	handle, failure := a.keeper.take(s, &call{in: a, args: args})
+	handle, failure := a.cache.take(s, &call{in: a, args: args})
 	if failure == nil {
 		args.executable = handle
 	}
 	return failure
 }
 
-// call is a compilation that go-xla has asked for.
+// call is a compilation requested by go-xla.
 type call struct {
 	in   *attached
 	args *C.pjrt_compile
@@ -208,7 +208,7 @@ func (c *call) compile() (handle, failure unsafe.Pointer) {
 	return c.args.executable, nil
 }
 
-// errNoSerialisation is what a plugin without these functions cannot do.
+// errNoSerialisation means that a plugin lacks the functions to store programs.
 var errNoSerialisation = errors.New("the plugin has no functions to serialise programs")
 
 func (c *call) load(program []byte) (unsafe.Pointer, error) {
@@ -237,7 +237,7 @@ func (c *call) serialize(handle unsafe.Pointer) ([]byte, error) {
 	defer func() {
 		destroy := C.pjrt_one{object: get.executable}
 		destroy.struct_size = C.size_t(unsafe.Sizeof(destroy))
-		_ = c.in.fail(C.call(c.in.destroyExecutable, unsafe.Pointer(&destroy))) // nothing depends on it any more
+		_ = c.in.fail(C.call(c.in.destroyExecutable, unsafe.Pointer(&destroy))) // nothing depends on it
 	}()
 	args := C.pjrt_serialize{executable: get.executable}
 	args.struct_size = C.size_t(unsafe.Sizeof(args))
@@ -248,7 +248,7 @@ func (c *call) serialize(handle unsafe.Pointer) ([]byte, error) {
 	return append([]byte(nil), unsafe.Slice((*byte)(args.bytes), args.bytes_size)...), nil
 }
 
-// fail turns an error of the plugin into one of ours, and gives it up.
+// fail converts an error of the plugin to a Go error, and destroys it.
 func (a *attached) fail(failure unsafe.Pointer) error {
 	if failure == nil {
 		return nil

@@ -6,7 +6,7 @@ import "C"
 
 import "unsafe"
 
-// The file of a function that C calls may define nothing in C itself.
+// cgo: a file that exports a function may not define C functions.
 
 //export temperTakeProgram
 func temperTakeProgram(slot C.int, args unsafe.Pointer) unsafe.Pointer {

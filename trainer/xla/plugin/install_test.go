@@ -209,7 +209,9 @@ func TestInstallByARealPip(t *testing.T) {
 	for _, env := range os.Environ() {
 		if key, _, _ := strings.Cut(env, "="); strings.HasPrefix(key, "PIP_") {
 			t.Setenv(key, "") // restores the variable at the end
-			os.Unsetenv(key)
+			if err := os.Unsetenv(key); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	t.Setenv("PIP_CONFIG_FILE", os.DevNull)

@@ -1,10 +1,10 @@
-// Package selfcheck finds out whether a backend computes what the Go backend computes,
-// before anything depends on it: it makes a few updates of a small policy and a short
-// generation on both. A plugin that does not fit this binary may end the process or
-// destroy its memory, so Child does all that in another process.
+// Package selfcheck finds out whether a backend computes the same as the Go backend, before a
+// role depends on it: it makes a few updates of a small policy and a short generation on both.
+// A plugin that does not fit this binary may end the process or corrupt its memory, so Child
+// does that in another process.
 //
-// Invariant: a backend that passes has trained and decoded, and every number that it
-// yielded is within a stated bound of the Go backend's.
+// Invariant: a backend that passes has trained and decoded, and each of its numbers is within
+// a stated bound of the Go backend's.
 package selfcheck
 
 import (
@@ -23,42 +23,41 @@ import (
 	"temper/trainer/device"
 	"temper/trainer/engine"
 	"temper/trainer/model"
-	"temper/trainer/tensor"
+	"temper/trainer/weights/tensor"
 )
 
-// Bounds of the differences to the Go backend, both in float32. A log-probability is
-// about -4. TF32, which GPUs use for products unless tf32=false is said, keeps 10 bits.
+// Bounds of the differences to the Go backend, both in float32. A log-probability is about
+// -4. GPUs use TF32 for products, with 10 bits, unless tf32=false is set.
 const (
 	LogprobBound = 2e-2
 	LossBound    = 1e-2
-	// WeightBound is the part of the weights' movement by which they may differ, in norm.
+	// WeightBound bounds the norm of the difference of weights, as a share of their movement.
 	WeightBound = 0.1
 )
 
-// Report says what a check found.
+// Report is the result of a check.
 type Report struct {
 	Backend     string  `json:"backend"`
 	Mesh        string  `json:"mesh,omitempty"`
 	Description string  `json:"description"`
 	NumDevices  int     `json:"num_devices"`
 	Loss        float64 `json:"loss"`    // of the last update
-	LossGo      float64 `json:"loss_go"` // the same on the Go backend
-	// Logprobs and Generated are the largest differences of a log-probability, of given
-	// tokens after the updates and of the greedy generation before them.
+	LossGo      float64 `json:"loss_go"` // of the same update on the Go backend
+	// Logprobs and Generated are the largest differences of a log-probability: of given tokens
+	// after the updates, and of the greedy generation before them.
 	Logprobs  float64 `json:"logprobs"`
 	Generated float64 `json:"generated"`
-	// Weights is the distance of the weights after the updates, as a part of how far the
-	// updates moved them.
+	// Weights is the distance of the weights after the updates, as a share of their movement.
 	Weights float64 `json:"weights"`
 	Graphs  int     `json:"graphs"`
 	Seconds float64 `json:"seconds"`
 }
 
-// numUpdates is enough for a plugin that writes past its buffers to be found out.
+// numUpdates is enough to detect a plugin that writes past its buffers.
 const numUpdates = 3
 
-// Run checks a backend, over a mesh if that has several devices. A difference beyond the
-// bounds is an error beside the report.
+// Run checks a backend, over a mesh if that has several devices. With a difference beyond the
+// bounds it returns both the report and an error.
 func Run(ctx context.Context, backend string, mesh device.Mesh) (Report, error) {
 	r := Report{Backend: backend}
 	if mesh.Several() {
@@ -91,11 +90,11 @@ func Run(ctx context.Context, backend string, mesh device.Mesh) (Report, error) 
 	return r, r.judge(got.generation.Tokens, want.generation.Tokens)
 }
 
-// judge returns what is beyond its bound, all of it.
+// judge returns an error with all differences beyond their bounds.
 func (r Report) judge(tokens, want []int32) error {
 	var wrong []string
 	beyond := func(what string, value, bound float64) {
-		if !(value <= bound) { // NaN is beyond, too
+		if !(value <= bound) { // NaN is beyond the bound
 			wrong = append(wrong, fmt.Sprintf("%s %.2g, want at most %.2g", what, value, bound))
 		}
 	}
@@ -112,7 +111,7 @@ func (r Report) judge(tokens, want []int32) error {
 	return nil
 }
 
-// small is a network that the mesh divides: the same for any of up to four devices.
+// small is a network that any mesh of up to four devices divides.
 func small(mesh device.Mesh) model.Config {
 	over := func(n, axis int) int {
 		whole := n
@@ -129,7 +128,7 @@ func small(mesh device.Mesh) model.Config {
 	}
 }
 
-// outcome is what one backend yields.
+// outcome is the result of one backend.
 type outcome struct {
 	before, after []tensor.Named
 	loss          float64
@@ -187,7 +186,7 @@ func generate(ctx context.Context, network model.Config, backend string, weights
 	return e.Generate(ctx, inference.Request{Tokens: []int32{3, 1, 4, 1}, MaxTokens: 8, Version: 1})
 }
 
-// samples are trajectories that fill one pass: compiling is what a check takes long for.
+// samples returns trajectories that fill one pass, since a check spends its time on compiling.
 func samples() []rl.Sample {
 	draw := rl.Rand(7)
 	var out []rl.Sample
@@ -202,7 +201,7 @@ func samples() []rl.Sample {
 	return out
 }
 
-// worst is the largest difference; infinite where the sizes differ.
+// worst returns the largest difference; infinite for different sizes.
 func worst(a, b [][]float32) float64 {
 	most := 0.0
 	for i := range a {
@@ -219,7 +218,7 @@ func worst(a, b [][]float32) float64 {
 	return most
 }
 
-// distance is the norm of the difference of all weights.
+// distance returns the norm of the difference of all weights.
 func distance(a, b []tensor.Named) float64 {
 	sum := 0.0
 	for i := range a {
@@ -231,5 +230,5 @@ func distance(a, b []tensor.Named) float64 {
 	return math.Sqrt(sum)
 }
 
-// ErrFailed means that the process of a check ended by itself.
+// ErrFailed means that the process of a check died.
 var ErrFailed = errors.New("the self-check did not end well")

@@ -20,16 +20,16 @@ import (
 	"temper/trainer/xla/plugin"
 )
 
-// Patience is how long the process of a check may take. Compiling takes most of it.
+// Patience bounds the process of a check. Compiling takes most of the time.
 const Patience = 10 * time.Minute
 
-// Child checks a backend in a process of its own, which the command line starts: it has
-// to call Run and print the report as JSON, or an error of one line on its standard error.
-// A plugin that is no longer the one that was installed is not loaded.
-// Errors: ErrFailed where the process was ended by a signal, by its plugin or by the time.
+// Child checks a backend in another process, started by the command line: that has to call
+// Run and print the report as JSON, or an error of one line on its standard error. Child does
+// not load a plugin that has changed since its installation. Errors: ErrFailed if a signal,
+// the plugin or the time limit ended the process.
 func Child(ctx context.Context, backend string, command []string) (Report, error) {
 	if library := device.LibraryOf(backend); library != "" {
-		if err := plugin.Verify(library); err != nil && !errors.Is(err, fs.ErrNotExist) { // not all were installed by this program
+		if err := plugin.Verify(library); err != nil && !errors.Is(err, fs.ErrNotExist) { // other plugins have no description
 			return Report{}, fmt.Errorf("backend %q: %w", backend, err)
 		}
 	}
@@ -59,7 +59,7 @@ func Child(ctx context.Context, backend string, command []string) (Report, error
 	return r, nil
 }
 
-// lastLine is the last line that is not empty, without the name of the program.
+// lastLine returns the last line that is not empty, without the name of the program.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])
@@ -69,7 +69,7 @@ func lastLine(text string) string {
 	return line
 }
 
-// telling is the first line of what a dying process wrote, where the cause stands.
+// telling returns the first line that a dying process wrote, which has the cause.
 func telling(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if len(line) > 200 {
@@ -81,12 +81,12 @@ func telling(text string) string {
 	return line
 }
 
-// Once is Child for a process that is about to depend on the backend. A plugin that has
-// passed is not checked again by the same program while its file stays the same.
+// Once is Child before a role depends on the backend. The same program does not check a plugin
+// again that has passed, while its file stays the same.
 func Once(ctx context.Context, backend string, command []string) error {
 	library := device.LibraryOf(backend)
 	if library == "" {
-		return nil // the Go backend, or one that does not go through a plugin
+		return nil // the Go backend, or one without a plugin
 	}
 	mark, err := markOf(library, backend, command)
 	if err == nil {
@@ -104,7 +104,7 @@ func Once(ctx context.Context, backend string, command []string) error {
 	return nil
 }
 
-// markOf is the file that says that a plugin has passed with a command of a program.
+// markOf returns the file that records that a plugin has passed with a command of a program.
 func markOf(library, backend string, command []string) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
