@@ -59,8 +59,8 @@ func TestDamagedRuns(t *testing.T) {
 	put(t, h.Store, "runs/half-plan/plan.json", `{"run_id": "half-plan", "sta`)
 	put(t, h.Store, "runs/no-plan/steps/000001/step.json", `{}`)
 	put(t, h.Store, "runs/newer/plan.json", `{"schema": 9, "run_id": 5}`)
-	put(t, h.Store, h.Layout.StepLog(1), `{"step": 1, "metr`)
-	put(t, h.Store, h.Layout.Index(2), "temper index 7\nwhat comes")
+	put(t, h.Store, h.Layout.Step(1).Log(), `{"step": 1, "metr`)
+	put(t, h.Store, h.Layout.Step(2).Index(), "temper index 7\nwhat comes")
 	s := newSite(t, h.Store, nil)
 	rows := rowsOf(t, s)
 	for id, want := range map[string]string{"half-plan": "plan.json", "newer": "plan.json"} {

@@ -74,9 +74,9 @@ func TestTokenStatsAreCompleted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		runtest.Put(t, h.Store, h.Layout.Batch(1), string(data))
-		built := run.BuiltBatch{Batch: blob.RefOf(h.Layout.Batch(1), data), Samples: 2}
-		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.BatchStats(1), built, blob.Always); err != nil {
+		runtest.Put(t, h.Store, h.Layout.Step(1).Batch(), string(data))
+		built := run.BuiltBatch{Batch: blob.RefOf(h.Layout.Step(1).Batch(), data), Samples: 2}
+		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.Step(1).BatchStats(), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 		if left != "" {
@@ -85,7 +85,7 @@ func TestTokenStatsAreCompleted(t *testing.T) {
 			}
 		}
 		runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, sixSteps...))
-		infos, _, err := h.Store.ListFolder(t.Context(), h.Layout.TokensFolder(1))
+		infos, _, err := h.Store.ListFolder(t.Context(), h.Layout.Step(1).TokensFolder())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ func (v *verifier) checkChain() {
 	v.out.Manifests = len(entries)
 	if len(entries) == 0 {
 		if v.end != nil {
-			v.damage(Finding{Key: v.layout.Closing(), Problem: Missing, Want: v.end.Seal, HeldBy: v.layout.Summary(), Text: "the summary names the chain, and no manifest is there"})
+			v.damage(Finding{Key: v.layout.Chain().Closing(), Problem: Missing, Want: v.end.Seal, HeldBy: v.layout.Summary(), Text: "the summary names the chain, and no manifest is there"})
 		}
 		return
 	}
@@ -29,7 +29,7 @@ func (v *verifier) checkChain() {
 	}
 	last := len(entries) - 1
 	if v.end != nil {
-		good[last] = v.checkSuccessor(entries[last], blob.Ref{Key: v.layout.Closing(), SHA256: v.end.Seal}, v.layout.Summary()) && good[last]
+		good[last] = v.checkSuccessor(entries[last], blob.Ref{Key: v.layout.Chain().Closing(), SHA256: v.end.Seal}, v.layout.Summary()) && good[last]
 	}
 	for i := last; i > 0; i-- {
 		if good[i] {
@@ -139,7 +139,7 @@ func (v *verifier) checkUnchained(ctx context.Context) error {
 	}
 	chained := map[int]bool{}
 	for _, e := range v.chain.Entries { // a damaged one stands for its step, too
-		if step, ok := v.layout.StepOf(e.Ref.Key); ok {
+		if step, ok := artifact.StepOf(v.layout, e.Ref.Key); ok {
 			chained[step] = true
 		}
 	}
@@ -151,7 +151,7 @@ func (v *verifier) checkUnchained(ctx context.Context) error {
 	}
 	there := make([]bool, len(without))
 	err = artifact.Each(ctx, len(without), func(ctx context.Context, i int) error {
-		_, err := v.store.Stat(ctx, v.layout.StepLog(without[i]))
+		_, err := v.store.Stat(ctx, v.layout.Step(without[i]).Log())
 		there[i] = err == nil
 		return ignoreGone(err)
 	})
@@ -167,7 +167,7 @@ func (v *verifier) checkUnchained(ctx context.Context) error {
 	}
 	for i, step := range late {
 		if i < len(late)-1 || v.end != nil {
-			v.damage(Finding{Key: v.layout.Manifest(step), Problem: Missing, Text: fmt.Sprintf("step %d has a record and no manifest", step)})
+			v.damage(Finding{Key: v.layout.Step(step).Manifest(), Problem: Missing, Text: fmt.Sprintf("step %d has a record and no manifest", step)})
 		}
 	}
 	return err

@@ -254,7 +254,7 @@ func (v *verifier) listLater(ctx context.Context) error {
 		return err
 	}
 	for _, info := range infos {
-		if v.held[info.Key] || mutable(v.layout, info.Key) || v.layout.InChain(info.Key) || v.layout.Passing(info.Key) || v.beforeChain(info.Key) {
+		if v.held[info.Key] || mutable(v.layout, info.Key) || v.layout.Chain().Contains(info.Key) || v.layout.Chain().Omits(info.Key) || v.beforeChain(info.Key) {
 			continue
 		}
 		v.out.Remarks = append(v.out.Remarks, Finding{Key: info.Key, Problem: Later, Have: fmt.Sprint(info.Size),
@@ -265,6 +265,6 @@ func (v *verifier) listLater(ctx context.Context) error {
 
 // beforeChain reports whether a key belongs to a step of an older program.
 func (v *verifier) beforeChain(key string) bool {
-	step, ok := v.layout.StepOf(key)
-	return ok && step < v.out.First || strings.HasPrefix(key, v.layout.Dir()+"/policies/") && path.Base(key) < path.Base(v.layout.PolicyRef(int64(v.out.First)))
+	step, ok := artifact.StepOf(v.layout, key)
+	return ok && step < v.out.First || strings.HasPrefix(key, v.layout.Dir()+"/policies/") && path.Base(key) < path.Base(v.layout.Policy(int64(v.out.First)).Ref())
 }

@@ -51,7 +51,7 @@ func TestTablesSayWhatTheRunLeft(t *testing.T) {
 		var batch struct {
 			Stats struct{ Trajectories, Kept int64 }
 		}
-		if err := blob.ReadJSON(t.Context(), h.Store, h.Layout.BatchStats(step), &batch); err != nil {
+		if err := blob.ReadJSON(t.Context(), h.Store, h.Layout.Step(step).BatchStats(), &batch); err != nil {
 			t.Fatal(err)
 		}
 		indexed += batch.Stats.Trajectories
@@ -81,7 +81,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 3, false)
 	for step, v := range map[int]float64{1: math.NaN(), 2: math.Inf(1), 3: -2} {
-		key := h.Layout.StepLog(step)
+		key := h.Layout.Step(step).Log()
 		var rec run.StepRecord
 		if err := blob.ReadJSON(t.Context(), h.Store, key, &rec); err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 func TestSeriesThatAStepHasNot(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 3, false)
-	key := h.Layout.StepLog(2)
+	key := h.Layout.Step(2).Log()
 	var rec run.StepRecord
 	if err := blob.ReadJSON(t.Context(), h.Store, key, &rec); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestQueriesReadWhatTheyNeed(t *testing.T) {
 		t.Error("the step has no rows")
 	}
 	for _, key := range c.read {
-		if strings.HasPrefix(key, h.Layout.Steps()) && key != h.Layout.Index(5) {
+		if strings.HasPrefix(key, h.Layout.Steps()) && key != h.Layout.Step(5).Index() {
 			t.Errorf("read %s", key)
 		}
 	}
@@ -215,7 +215,7 @@ func TestDamageHidesNothingElse(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 2, false)
 	runtest.Put(t, h.Store, artifact.Layout{RunID: "half"}.Plan(), `{"run_id": "ha`)
-	runtest.Put(t, h.Store, h.Layout.Index(1), "temper index 1\nx")
+	runtest.Put(t, h.Store, h.Layout.Step(1).Index(), "temper index 1\nx")
 	if got := ask(t, h.Store, "SELECT DISTINCT step FROM trajectories"); len(got.Rows) != 1 || got.Rows[0][0] != int64(2) {
 		t.Errorf("steps %v", got.Rows)
 	}

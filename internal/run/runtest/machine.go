@@ -43,11 +43,11 @@ func (h *Run) StoreBatches(t testing.TB, steps ...int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			Put(t, h.Store, h.Layout.Batch(step), string(data))
-			built = run.BuiltBatch{Batch: blob.RefOf(h.Layout.Batch(step), data), Samples: 1}
+			Put(t, h.Store, h.Layout.Step(step).Batch(), string(data))
+			built = run.BuiltBatch{Batch: blob.RefOf(h.Layout.Step(step).Batch(), data), Samples: 1}
 		}
 		built.Stats.RewardMean = 1 / float64(step) // the best checkpoint is the first one, which stays in any case
-		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.BatchStats(step), built, blob.Always); err != nil {
+		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.Step(step).BatchStats(), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +56,7 @@ func (h *Run) StoreBatches(t testing.TB, steps ...int) {
 // StepInput asks for the update of a step by the batch that is stored.
 func (h *Run) StepInput(t testing.TB, step int, save bool) learner.StepInput {
 	t.Helper()
-	built, _, err := artifact.Lookup[run.BuiltBatch](t.Context(), h.Store, h.Layout.BatchStats(step))
+	built, _, err := artifact.Lookup[run.BuiltBatch](t.Context(), h.Store, h.Layout.Step(step).BatchStats())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func Make(ctx context.Context, c Config) error {
 	}
 	for _, s := range w.plan.Stages {
 		if err == nil {
-			_, err = run.PutLines(ctx, c.Store, w.layout.TrainProblems(s.Index), w.problems())
+			_, err = run.PutLines(ctx, c.Store, w.layout.Stage(s.Index).Train(), w.problems())
 		}
 	}
 	if err != nil {
@@ -156,14 +156,14 @@ func (w *writer) open(ctx context.Context, cfg config.Run) error {
 		return err
 	}
 	w.plan = run.PlanOf(w.RunID, cfg)
-	w.plan.Config = blob.RefOf(w.layout.Config(), text)
+	w.plan.Config = blob.RefOf(w.layout.Config().Opened(), text)
 	if _, err := blob.PutJSON(ctx, w.Store, w.layout.Plan(), run.Opened{Plan: w.plan, Owner: "paper-sized", ConfigYAML: string(text)}, blob.IfAbsent); err != nil {
 		if errors.Is(err, blob.ErrExists) {
 			err = fmt.Errorf("run %s is in %s already: %w", w.RunID, w.Store.Locate(artifact.Root), err)
 		}
 		return err
 	}
-	_, err = blob.PutBytes(ctx, w.Store, w.layout.Config(), text, blob.Always)
+	_, err = blob.PutBytes(ctx, w.Store, w.layout.Config().Opened(), text, blob.Always)
 	return err
 }
 
@@ -201,14 +201,14 @@ func (w *writer) step(ctx context.Context, step int) (run.StepRecord, error) {
 			return err
 		})
 	}
-	put(w.layout.Index(step), index)
-	put(w.layout.Batch(step), batch)
+	put(w.layout.Step(step).Index(), index)
+	put(w.layout.Step(step).Batch(), batch)
 	if step > w.Steps-w.TextSteps {
 		for i := range s.groups {
 			g.Go(func() error {
 				data, err := w.texts(step, s.rows[i*w.Rollouts:][:w.Rollouts])
 				if err == nil {
-					_, err = blob.PutBytes(inGroup, w.Store, w.layout.Group(step, s.groups[i].ProblemID), data, blob.Always)
+					_, err = blob.PutBytes(inGroup, w.Store, w.layout.Step(step).Group(s.groups[i].ProblemID), data, blob.Always)
 				}
 				return err
 			})
@@ -217,7 +217,7 @@ func (w *writer) step(ctx context.Context, step int) (run.StepRecord, error) {
 	if err := g.Wait(); err != nil {
 		return record, err
 	}
-	if _, err = blob.PutJSON(ctx, w.Store, w.layout.StepLog(step), record, blob.Always); err == nil {
+	if _, err = blob.PutJSON(ctx, w.Store, w.layout.Step(step).Log(), record, blob.Always); err == nil {
 		run.StoreBlock(ctx, w.Store, w.layout, step)
 	}
 	return record, err
@@ -303,7 +303,7 @@ func others(ctx context.Context, c Config) error {
 		for step := 1; step <= o.Steps; step++ {
 			s := o.sample(step)
 			last = o.record(step, s)
-			if _, err := blob.PutJSON(ctx, c.Store, o.layout.StepLog(step), last, blob.Always); err != nil {
+			if _, err := blob.PutJSON(ctx, c.Store, o.layout.Step(step).Log(), last, blob.Always); err != nil {
 				return err
 			}
 		}

@@ -156,7 +156,7 @@ func (b *branch) interrupt(ctx context.Context, out *sampled, step int, how Reco
 		if g != nil && g.stored {
 			continue
 		}
-		ts, err := run.ReadTrajectories(ctx, b.Store, b.layout.Group(step, id))
+		ts, err := run.ReadTrajectories(ctx, b.Store, b.layout.Step(step).Group(id))
 		if err != nil {
 			return false, err
 		}
@@ -169,7 +169,7 @@ func (b *branch) interrupt(ctx context.Context, out *sampled, step int, how Reco
 			continue
 		}
 		again = true
-		for _, key := range []string{b.layout.Group(step, id), b.layout.Samples(step, id)} {
+		for _, key := range []string{b.layout.Step(step).Group(id), b.layout.Step(step).Samples(id)} {
 			if err := b.Store.Delete(ctx, key); err != nil {
 				return false, err
 			}

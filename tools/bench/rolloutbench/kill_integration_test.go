@@ -74,7 +74,7 @@ func killWorker(t *testing.T, store blob.Store, dir string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	folder := artifact.Layout{RunID: "rollouts"}.EndedFolder(1)
+	folder := artifact.Layout{RunID: "rollouts"}.Step(1).EndedFolder()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		infos, _, err := store.ListFolder(t.Context(), folder)
 		if err != nil {
@@ -94,7 +94,7 @@ func storedTokens(t *testing.T, store blob.Store) (n int, tokens int64) {
 	t.Helper()
 	layout := artifact.Layout{RunID: "rollouts"}
 	have := map[string]map[int]bool{}
-	for _, folder := range []string{layout.EndedFolder(1), layout.Groups(1)} {
+	for _, folder := range []string{layout.Step(1).EndedFolder(), layout.Step(1).Groups()} {
 		infos, _, err := store.ListFolder(t.Context(), folder)
 		if err != nil {
 			t.Fatal(err)

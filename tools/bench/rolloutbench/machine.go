@@ -30,7 +30,7 @@ func newMachine(ctx context.Context, p *Plan, ref run.Ref) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	problems, err := run.ReadProblems(ctx, p.Store, loaded.Layout.TrainProblems(1))
+	problems, err := run.ReadProblems(ctx, p.Store, loaded.Layout.Stage(1).Train())
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,7 @@ const maxAttempts = 100
 
 // countBytes adds up what the step has stored.
 func (r *Result) countBytes(ctx context.Context, store blob.Store, layout artifact.Layout) error {
-	infos, err := store.List(ctx, layout.Groups(1)+"/")
+	infos, err := store.List(ctx, layout.Step(1).Groups()+"/")
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (r *Result) countBytes(ctx context.Context, store blob.Store, layout artifa
 		r.Stored += i.Size
 		r.Objects++
 	}
-	infos, err = store.List(ctx, layout.Step(1, "samples")+"/")
+	infos, err = store.List(ctx, layout.Step(1).Dir()+"/samples"+"/")
 	for _, i := range infos {
 		r.Samples += i.Size
 	}
