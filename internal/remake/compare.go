@@ -49,7 +49,9 @@ func (m *making) compare(ctx context.Context) ([]Object, error) {
 
 // isPassing is true for what the step does not leave: the records of shards, which its
 // batch replaces, and its manifest, which is held to the chain.
-func (m *making) isPassing(key string) bool { return m.layout.Chain().Omits(key) || m.layout.Chain().Contains(key) }
+func (m *making) isPassing(key string) bool {
+	return m.layout.Chain().Omits(key) || m.layout.Chain().Contains(key)
+}
 
 func (m *making) compareKey(ctx context.Context, key string) (Object, error) {
 	out := Object{Key: key, Verdict: Equal}
