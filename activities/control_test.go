@@ -115,7 +115,7 @@ func (u *unwilling) Put(ctx context.Context, key string, r io.Reader, cond blob.
 func TestAlertsAreToldOnce(t *testing.T) {
 	h := runtest.New(t, map[string]string{"watch.dropped_steps": "1"})
 	told := 0
-	c := &activities.Control{Store: &unwilling{Store: h.Store, key: h.Layout.Manifest(1)}, Notify: func(context.Context, run.Notice) { told++ }}
+	c := &activities.Control{Store: &unwilling{Store: h.Store, key: h.Layout.Step(1).Manifest()}, Notify: func(context.Context, run.Notice) { told++ }}
 	in := run.StepInput{Run: h.Ref, Stage: 1, StageName: "first", Step: 1, NumSteps: 6, Rollouts: run.StepRollouts{Groups: 3}}
 	if _, err := c.LogStep(t.Context(), in); !errors.Is(err, blob.ErrUnavailable) {
 		t.Fatalf("error %v, want ErrUnavailable", err)

@@ -112,7 +112,7 @@ func TestOldStep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	remove(h.Layout.Index(1))
+	remove(h.Layout.Step(1).Index())
 	got := read[ui.GroupView](t, s, "/runs/demo/steps/1/"+g.ProblemID)
 	if diff := cmp.Diff(want.Rows, got.Rows); diff != "" || got.Source != "trajectories" {
 		t.Errorf("from the %s: with index -, without +\n%s", got.Source, diff)
@@ -120,7 +120,7 @@ func TestOldStep(t *testing.T) {
 	if rows := read[ui.Columns](t, s, "/runs/demo/steps/1/trajectories"); rows.Rows != 18 || rows.Remark == "" {
 		t.Errorf("%d rows, remark %q", rows.Rows, rows.Remark)
 	}
-	remove(h.Layout.Samples(1, g.ProblemID))
+	remove(h.Layout.Step(1).Samples(g.ProblemID))
 	got = read[ui.GroupView](t, s, "/runs/demo/steps/1/"+g.ProblemID)
 	for _, r := range got.Rows {
 		if r.Fate == "" != strings.Contains(r.Why, "not recorded") || r.Fate == record.FateKept {
@@ -131,7 +131,7 @@ func TestOldStep(t *testing.T) {
 		t.Errorf("group without samples: %q", got.Why)
 	}
 	for _, id := range h.Selected(t, 1, 1) {
-		remove(h.Layout.Group(1, id))
+		remove(h.Layout.Step(1).Group(id))
 	}
 	if resp, body := s.ask(t, http.MethodGet, "/api/v1/runs/demo/steps/1/"+g.ProblemID+"/0", ""); resp.StatusCode != http.StatusNotFound || !strings.Contains(body, "keep_trajectories") {
 		t.Errorf("a deleted trajectory: %s %s", resp.Status, body)
@@ -183,7 +183,7 @@ func TestMissing(t *testing.T) {
 func TestDamage(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 1, false)
-	for key, data := range map[string]string{"runs/broken/plan.json": "{", "runs/empty/x": "", "runs/newer/plan.json": `{"run_id":"newer","stages":"of another schema"}`, h.Layout.Index(1): "temper index 9\n"} {
+	for key, data := range map[string]string{"runs/broken/plan.json": "{", "runs/empty/x": "", "runs/newer/plan.json": `{"run_id":"newer","stages":"of another schema"}`, h.Layout.Step(1).Index(): "temper index 9\n"} {
 		if _, err := blob.PutBytes(t.Context(), h.Store, key, []byte(data), blob.Always); err != nil {
 			t.Fatal(err)
 		}

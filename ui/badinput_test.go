@@ -61,8 +61,8 @@ func TestDamagedRuns(t *testing.T) {
 	put(t, h.Store, "runs/newer/plan.json", `{"format": 9, "version": "v9.0.0", "run_id": "newer"}`)
 	put(t, h.Store, "runs/earlier/plan.json", `{"run_id": "earlier", "seed": 1, "stages": []}`)
 	put(t, h.Store, "catalog/earlier.json", `{"run_id": "earlier", "state": "done"}`)
-	put(t, h.Store, h.Layout.StepLog(1), `{"step": 1, "metr`)
-	put(t, h.Store, h.Layout.Index(2), "temper index 7\nwhat comes")
+	put(t, h.Store, h.Layout.Step(1).Log(), `{"step": 1, "metr`)
+	put(t, h.Store, h.Layout.Step(2).Index(), "temper index 7\nwhat comes")
 	s := newSite(t, h.Store, nil)
 	rows := rowsOf(t, s)
 	for id, want := range map[string]string{"half-plan": "plan.json", "newer": "format 9 by temper v9.0.0", "earlier": "build before v0.1.0"} {

@@ -156,7 +156,7 @@ func read[T any](t *testing.T, s *site, path string) T {
 // firstGroup is a problem of a step that was kept.
 func firstGroup(t *testing.T, h *runtest.Run, step int) run.GroupRecord {
 	t.Helper()
-	data, err := blob.ReadKey(t.Context(), h.Store, h.Layout.Batch(step))
+	data, err := blob.ReadKey(t.Context(), h.Store, h.Layout.Step(step).Batch())
 	var batch run.StoredBatch
 	if err == nil {
 		err = json.Unmarshal(data, &batch)

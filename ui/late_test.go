@@ -59,9 +59,9 @@ func TestWhatIsKeptIsWhole(t *testing.T) {
 		hidden []string
 		path   string
 	}{
-		"series of a run": {h.Layout.Summary(), []string{h.Layout.StepLog(6)}, "/runs/demo/series"},
-		"rows of a step":  {h.Layout.StepLog(6), []string{h.Layout.Index(6), h.Layout.Group(6, one)}, "/runs/demo/steps/6/trajectories"},
-		"times of a step": {h.Layout.StepLog(6), []string{path.Dir(h.Layout.Times(6, "x"))}, "/runs/demo/steps/6/" + one + "/0"},
+		"series of a run": {h.Layout.Summary(), []string{h.Layout.Step(6).Log()}, "/runs/demo/series"},
+		"rows of a step":  {h.Layout.Step(6).Log(), []string{h.Layout.Step(6).Index(), h.Layout.Step(6).Group(one)}, "/runs/demo/steps/6/trajectories"},
+		"times of a step": {h.Layout.Step(6).Log(), []string{path.Dir(h.Layout.Step(6).Times("x"))}, "/runs/demo/steps/6/" + one + "/0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, &late{Store: h.Store, last: c.last, hidden: c.hidden}, nil)

@@ -22,27 +22,27 @@ const (
 	maxStreams = 256
 	// maxFollowed bounds the runs of one stream.
 	maxFollowed = 16
-	// maxBacklog is how many entries of a run a watcher remembers. A stream that asks for
-	// older ones is told to read everything again.
+	// maxBacklog bounds the entries of a run that a watcher remembers. A stream that asks for
+	// older ones gets a reset: it reads everything again.
 	maxBacklog = 4096
-	// queued is how many events may wait for a client. One that reads none is cut off:
-	// it comes back with its cursor.
+	// queued bounds the events that wait for a client. A client that reads none is cut off
+	// and reconnects with its cursor.
 	queued = 512
-	// pulse is how often a silent stream says that it lives.
+	// pulse is the period of keep-alives on a silent stream.
 	pulse = 15 * time.Second
 	// eventTime bounds how long a client may take for one event.
 	eventTime = 10 * time.Second
-	// livePace and endedPace are how often the store is asked for what is new.
+	// livePace and endedPace are the periods of polling the store.
 	livePace  = 500 * time.Millisecond
 	endedPace = 5 * time.Second
-	// linger is how long a run is watched after the last stream of it has gone: a page
-	// that is loaded again comes back.
+	// linger is how long a run is watched after its last stream has ended: a reloaded page
+	// reconnects.
 	linger = 20 * time.Second
 )
 
-// place is how much of a run a client has got: the steps up to one, and so many other entries,
-// whose keys have this sum. The time of an entry is no place: an entry may come later than one
-// that is younger.
+// place is the position of a client in a run: the newest step that it got, the number of
+// other entries, and the sum of the hashes of their keys. Times cannot be positions: an older
+// entry may arrive after a younger one.
 type place struct {
 	step, num int
 	sum       uint64
@@ -63,11 +63,11 @@ const stepKind = "step"
 // event is what a stream sends of one entry.
 type event struct {
 	run, kind string
-	place     place // behind the entry
+	place     place // after the entry
 	data      []byte
 }
 
-// hub has one watcher for each run that somebody looks at.
+// hub holds one watcher for each run that a stream follows.
 type hub struct {
 	store blob.Store
 	log   *slog.Logger
@@ -100,10 +100,10 @@ type watcher struct {
 	primed  chan struct{} // closed when the first poll is done
 	mu      sync.Mutex
 	log     []event
-	first   place // before the log: what is older is forgotten
+	first   place // before the log; older entries are forgotten
 	at      place
 	clients map[*client]bool
-	idle    time.Time // since when nobody listens
+	idle    time.Time // since when it has no client
 }
 
 // client is one stream.
@@ -122,8 +122,8 @@ func (c *client) send(e event) {
 	}
 }
 
-// join adds a client to the watcher of a run, with what it has missed since a place. A nil
-// place is the present. reset says that it cannot be told what the client has missed.
+// join adds a client to the watcher of a run and sends the entries after a place; nil means
+// the present. reset reports that the entries after the place are unknown.
 func (h *hub) join(ctx context.Context, c *client, runID string, after *place) (at place, reset bool, err error) {
 	h.mu.Lock()
 	w, ok := h.watchers[runID]
@@ -133,7 +133,7 @@ func (h *hub) join(ctx context.Context, c *client, runID string, after *place) (
 		h.done.Go(func() { w.follow(h.ctx) })
 	}
 	w.mu.Lock()
-	w.clients[c] = false // it gets nothing yet, but keeps the watcher alive
+	w.clients[c] = false // gets no event yet, but keeps the watcher alive
 	w.mu.Unlock()
 	h.mu.Unlock()
 	select {
@@ -159,9 +159,9 @@ func (h *hub) join(ctx context.Context, c *client, runID string, after *place) (
 	return w.at, false, nil
 }
 
-// since is what comes behind a place. known is false where that cannot be told: the entries
-// before it are forgotten, or are not those that the client got. It got them in another order
-// where one came late, which another watcher sorts in by its time.
+// since returns the entries after a place. known is false where the place is forgotten, or
+// where the client got the entries in another order: another watcher sorts a late entry by
+// its time.
 func (w *watcher) since(p place) (missed []event, known bool) {
 	known = p.num == w.first.num && p.sum == w.first.sum
 	for _, e := range w.log {
@@ -186,7 +186,7 @@ func (h *hub) leave(c *client, runID string) {
 	}
 }
 
-// follow polls the store until ctx ends or nobody has listened for a while.
+// follow polls the store until ctx ends or the watcher has had no client for linger.
 func (w *watcher) follow(ctx context.Context) {
 	feed := history.Follow(w.hub.store, w.run)
 	first, ended, silent := true, false, false
@@ -219,7 +219,7 @@ func (w *watcher) follow(ctx context.Context) {
 	}
 }
 
-// drop forgets a watcher to which nobody listens.
+// drop forgets a watcher that has had no client for linger.
 func (h *hub) drop(w *watcher) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -274,8 +274,8 @@ type eventStreams struct {
 	hub   *hub
 }
 
-// stream sends what the runs of a page leave. Its ids are cursors of all runs, so that
-// a page that comes back misses nothing.
+// stream sends the entries of the runs of a page. Its event ids are cursors of all runs, so
+// that a page that reconnects misses nothing.
 func (es *eventStreams) stream(w http.ResponseWriter, r *request) error {
 	runs := r.URL.Query()["run"]
 	if len(runs) == 0 || len(runs) > maxFollowed {
@@ -370,7 +370,7 @@ func (h *hub) release() {
 	h.streams--
 }
 
-// list counts a stream among those that point reaches, until the returned function is called.
+// list makes point reach a stream until the returned function is called.
 func (h *hub) list(c *client) (forget func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -396,7 +396,7 @@ func (h *hub) point(path string) int {
 	return len(h.pages)
 }
 
-// checkedID is the id, or one that no run has where it is no id at all.
+// checkedID returns id, or an id that no run has where id is malformed.
 func checkedID(id string) string {
 	if history.CheckRunID(id) != nil {
 		return "no-such-run"

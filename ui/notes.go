@@ -62,7 +62,7 @@ func (rp *runPages) exportParquet(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	attachment(w, "application/vnd.apache.parquet", h.ID()+".parquet")
-	// A connection that cannot have a deadline is one of a test.
+	// Only connections of tests have no deadlines.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(exportTime))
 	if _, err := export.Rollouts(r.Context(), h, from, to, w); err != nil {
 		rp.log.Warn("export was cut off", "run_id", h.ID(), "err", err)
@@ -71,13 +71,13 @@ func (rp *runPages) exportParquet(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// Look is a page that the open pages shall show.
+// Look names the page that open pages are told to show.
 type Look struct {
-	// Path is that of a page of this dashboard, with its query.
+	// Path is the path of a page of this dashboard, with its query.
 	Path string `json:"path"`
 }
 
-// Looked is how many open pages were told.
+// Looked counts the open pages that were told.
 type Looked struct {
 	Pages int `json:"pages"`
 }
@@ -85,8 +85,8 @@ type Looked struct {
 // maxLook bounds the address of a page.
 const maxLook = 2000
 
-// pointPages tells the pages that follow a run to show another page: so a program can show
-// people what it means.
+// pointPages tells the pages that follow a run to show another page, for programs that guide
+// a reader.
 func (es *eventStreams) pointPages(_ *request, l Look) (Looked, error) {
 	if !strings.HasPrefix(l.Path, "/") || strings.HasPrefix(l.Path, "//") || strings.Contains(l.Path, `\`) || len(l.Path) > maxLook || strings.ContainsFunc(l.Path, unicode.IsControl) {
 		return Looked{}, problem{http.StatusBadRequest, fmt.Sprintf("path is %s, want that of a page of this dashboard, such as /runs/demo/steps/3", brief(l.Path))}

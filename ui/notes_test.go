@@ -142,7 +142,7 @@ func TestTrainersTokens(t *testing.T) {
 	h.Whole(t, 1, false)
 	s := newSite(t, h.Store, nil)
 	g := firstGroup(t, h, 1)
-	data, err := blob.ReadKey(t.Context(), h.Store, h.Layout.Samples(1, g.ProblemID))
+	data, err := blob.ReadKey(t.Context(), h.Store, h.Layout.Step(1).Samples(g.ProblemID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestTrainersTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtest.Put(t, h.Store, h.Layout.Tokens(1, g.ProblemID), string(encoded))
+	runtest.Put(t, h.Store, h.Layout.Step(1).Tokens(g.ProblemID), string(encoded))
 	v := read[ui.TokensView](t, s, path)
 	if len(v.Missing) != 0 || len(v.Entropies) != len(v.IDs) {
 		t.Fatalf("recorded, but missing are %v, %d of %d", v.Missing, len(v.Entropies), len(v.IDs))

@@ -21,8 +21,7 @@ type route struct {
 	Method, Path, Summary string
 	// Query are the parameters behind the question mark.
 	Query []param
-	// Answer is the type of the answer in JSON; nil for another content, which Content
-	// names.
+	// Answer is the type of the JSON answer; nil for another content, which Content names.
 	Answer  reflect.Type
 	Content string
 	// Body is the type of the request's body; nil for none.
@@ -120,7 +119,7 @@ func put[B, T any](path, summary string, f func(*request, B) (T, error)) route {
 	return taking(http.MethodPut, path, summary, f)
 }
 
-// taking is a route that takes a body, and so needs the token.
+// taking makes a route that takes a body, and so needs the token.
 func taking[B, T any](method, path, summary string, f func(*request, B) (T, error)) route {
 	return route{
 		Method: method, Path: path, Summary: summary, Answer: reflect.TypeFor[T](), Body: reflect.TypeFor[B](), Token: true,
@@ -143,7 +142,7 @@ func taking[B, T any](method, path, summary string, f func(*request, B) (T, erro
 // request is a request with what its route looks up.
 type request struct {
 	*http.Request
-	// immutable marks an answer that stays as it is.
+	// immutable marks an answer that never changes.
 	immutable bool
 }
 
@@ -202,7 +201,7 @@ func missing(format string, args ...any) error {
 	return problem{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-// status is how an error is told to a client.
+// status returns the HTTP status and the text of an error.
 func status(err error) (code int, text string) {
 	var p problem
 	switch {
@@ -239,7 +238,7 @@ func fail(w http.ResponseWriter, code int, text string) {
 	_, _ = w.Write(append(body, '\n')) // the client has gone when this fails
 }
 
-// squeezed is from how many bytes on an answer is compressed, for clients that ask for it.
+// squeezed is the size from which an answer is compressed for clients that accept it.
 const squeezed = 32 << 10
 
 func reply(w http.ResponseWriter, r *http.Request, v any, immutable bool) error {

@@ -181,7 +181,7 @@ func TestHostileTexts(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 1, false)
 	g := firstGroup(t, h, 1)
-	data, err := blob.ReadKey(t.Context(), h.Store, h.Layout.Group(1, g.ProblemID))
+	data, err := blob.ReadKey(t.Context(), h.Store, h.Layout.Step(1).Group(g.ProblemID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestHostileTexts(t *testing.T) {
 		}
 		out = append(append(out, line...), '\n')
 	}
-	if _, err := blob.PutBytes(t.Context(), h.Store, h.Layout.Group(1, g.ProblemID), out, blob.Always); err != nil {
+	if _, err := blob.PutBytes(t.Context(), h.Store, h.Layout.Step(1).Group(g.ProblemID), out, blob.Always); err != nil {
 		t.Fatal(err)
 	}
 	s := newSite(t, h.Store, nil)

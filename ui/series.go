@@ -41,7 +41,7 @@ func finiteOr(x, otherwise float64) float64 {
 	return x
 }
 
-// SeriesView are series of a run. Each list has one value for each step of Steps; null
+// SeriesView holds series of a run. Each list has one value for each step of Steps, null
 // where the step has none.
 type SeriesView struct {
 	Steps  []int    `json:"steps"`
@@ -50,12 +50,12 @@ type SeriesView struct {
 	Wall   []float64            `json:"wall"`
 	Tokens []float64            `json:"tokens"`
 	Values map[string][]*Number `json:"values"`
-	// Thinned says that a value is the lowest or the highest of its neighbours, but for those
-	// of the first step of each stage and of the newest one.
+	// Thinned says that values are the lowest or highest of their neighbours, except at the
+	// first step of each stage and at the newest step.
 	Thinned bool `json:"thinned,omitempty"`
 }
 
-// encoded is the view in JSON: encoding/json would ask each of tens of thousands of numbers.
+// encoded encodes the view as JSON without a call of MarshalJSON for each number.
 func (v SeriesView) encoded() []byte {
 	head, err := json.Marshal(SeriesView{Steps: v.Steps, Stages: v.Stages, Wall: v.Wall, Tokens: v.Tokens, Thinned: v.Thinned})
 	if err != nil { // a time or a sum that is not finite
@@ -99,7 +99,7 @@ type runPages struct {
 	log                   *slog.Logger
 }
 
-// defaultPoints is above what a picture on a screen can show.
+// defaultPoints is more than a screen can show.
 const defaultPoints = 2000
 
 func (rp *runPages) showSeries(r *request) (SeriesView, error) {
@@ -146,8 +146,7 @@ func (rp *runPages) showSeries(r *request) (SeriesView, error) {
 // maxPattern bounds a regular expression.
 const maxPattern = 200
 
-// matcher reads a regular expression, nil for none. Go's take time in proportion to the
-// text, whatever they say; those of a browser may take for ever.
+// matcher compiles a regular expression, nil for none. RE2 takes time linear in the text.
 func matcher(pattern string) (*regexp.Regexp, error) {
 	if pattern == "" {
 		return nil, nil
@@ -188,8 +187,8 @@ func seriesOf(records []run.StepRecord, keys []string) SeriesView {
 	return out
 }
 
-// thin leaves two of each bucket of steps, and of each series the lowest and the
-// highest value of it. The first step of each stage and the newest one stay as they are.
+// thin keeps two steps of each bucket, with the lowest and the highest value of each series.
+// The first step of each stage and the newest step stay unchanged.
 func (v SeriesView) thin(points int) SeriesView {
 	if len(v.Steps) <= points {
 		return v
@@ -214,10 +213,10 @@ func (v SeriesView) thin(points int) SeriesView {
 	return out
 }
 
-// bucket are the steps of some places, without the last one.
+// bucket is the steps [from, to).
 type bucket struct{ from, to int }
 
-// buckets parts all steps into so many, and those in which a step stands alone.
+// buckets divides the steps into num buckets, and more where a step needs its own.
 func (v SeriesView) buckets(num int) (out []bucket) {
 	n := len(v.Steps)
 	for b := range num {
@@ -239,7 +238,7 @@ func (v SeriesView) buckets(num int) (out []bucket) {
 	return out
 }
 
-// extremes are the lowest and the highest number, in the order in which they come.
+// extremes returns the lowest and the highest number, in their order.
 func extremes(values []*Number) (first, second *Number) {
 	low, high := -1, -1
 	for i, v := range values {
@@ -259,7 +258,7 @@ func extremes(values []*Number) (first, second *Number) {
 	return values[min(low, high)], values[max(low, high)]
 }
 
-// attachment names a file that a browser stores.
+// attachment sets the headers of a download.
 func attachment(w http.ResponseWriter, kind, name string) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)

@@ -16,16 +16,15 @@ import (
 	"temper/internal/temporalclient"
 )
 
-// Place is what a dashboard knows of the service that it belongs to. A nil Place makes
-// one that knows the store alone.
+// Place describes the service around the dashboard. With a nil Place it knows only the store.
 type Place interface {
-	// Processes are those of the service on this machine. Errors: fs.ErrNotExist.
+	// Processes returns the processes of the service on this machine. Errors: fs.ErrNotExist.
 	Processes(ctx context.Context) ([]service.Process, error)
-	// Schedules are those of the Temporal server.
+	// Schedules returns the schedules of the Temporal server.
 	Schedules(ctx context.Context) ([]temporalclient.View, error)
 }
 
-// Gauge is a number that a process says of itself.
+// Gauge is a number that a process exports.
 type Gauge struct {
 	Name  string `json:"name"` // with its labels
 	Value Number `json:"value"`
@@ -41,7 +40,7 @@ type ProcessView struct {
 // ServicesView are the processes of the service.
 type ServicesView struct {
 	Processes []ProcessView `json:"processes"`
-	// Remark is why there are none.
+	// Remark says why there are none.
 	Remark string `json:"remark,omitempty"`
 }
 
@@ -76,8 +75,8 @@ func (sp *servicePages) showServices(r *request) (ServicesView, error) {
 	return out, nil
 }
 
-// gaugesOf reads numbers in the text form of Prometheus, but for the buckets of
-// histograms and what every Go program says.
+// gaugesOf parses the text format of Prometheus, without the buckets of histograms and the
+// metrics of the Go runtime.
 func gaugesOf(text string) []Gauge {
 	out := []Gauge{}
 	help := map[string]string{}
@@ -136,7 +135,7 @@ func scheduleRow(v temporalclient.View) ScheduleRow {
 // SchedulesView are the schedules of re-trainings.
 type SchedulesView struct {
 	Schedules []ScheduleRow `json:"schedules"`
-	// Remark is why there are none.
+	// Remark says why there are none.
 	Remark string `json:"remark,omitempty"`
 }
 
@@ -167,7 +166,7 @@ type RunAlert struct {
 	Text  string `json:"text"`
 }
 
-// showAlerts are the runs whose watch has a broken rule after their newest step.
+// showAlerts lists the runs whose watch has a broken rule after their newest step.
 func (rt *runTable) showAlerts(r *request) ([]RunAlert, error) {
 	entries, err := rt.lister.List(r.Context())
 	if err != nil {

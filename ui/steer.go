@@ -16,27 +16,27 @@ import (
 	"temper/workflows"
 )
 
-// Order is a command with what the page asks besides.
+// Order is a command with the confirmation of the page.
 type Order struct {
 	Command workflows.Command `json:"command"`
 	// Confirm repeats the id of the run; stop and restart need it.
 	Confirm string `json:"confirm,omitempty"`
 }
 
-// Answer is what a run says to a command.
+// Answer is the answer of a run to a command.
 type Answer struct {
 	Answer string `json:"answer"`
 }
 
-// Orders that no workflow takes: another run begins with a checkpoint of this one, and a
-// checkpoint is kept, or no longer. From names the checkpoint.
+// Orders that no workflow takes: to start another run from a checkpoint of this one, and to
+// pin or unpin a checkpoint. From names the checkpoint.
 const (
 	OrderFork  = "fork"
 	OrderPin   = "pin"
 	OrderUnpin = "unpin"
 )
 
-// commands are those that the page may give, with what each needs.
+// commands holds the commands of the page, and whether each needs a confirmation.
 var commands = map[string]struct{ confirm bool }{
 	workflows.CommandPause: {}, workflows.CommandResume: {}, workflows.CommandCheckpoint: {}, workflows.CommandSkipStage: {},
 	workflows.CommandRepeatStage: {}, workflows.CommandAmend: {}, workflows.CommandRestart: {confirm: true}, workflows.CommandStop: {confirm: true},
@@ -95,13 +95,13 @@ type Change struct {
 	To   string `json:"to"`
 }
 
-// Preview is what a command would change.
+// Preview lists the changes that a command would make.
 type Preview struct {
 	// Step is the first step under the change.
 	Step     int      `json:"step"`
 	Changes  []Change `json:"changes"`
 	Warnings []string `json:"warnings"`
-	// Problems are why the run would refuse it.
+	// Problems says why the run would refuse it.
 	Problems []string `json:"problems"`
 }
 

@@ -20,12 +20,12 @@ type Span struct {
 	Name  string    `json:"name"`
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// Open says that it goes on.
+	// Open says that it has not ended.
 	Open bool   `json:"open,omitempty"`
 	Text string `json:"text,omitempty"`
 	// Step is the last step of a stage, for a link.
 	Step int `json:"step,omitempty"`
-	// Link is the page of its workflow in Temporal's UI, where the address of that is known.
+	// Link is the page of its workflow in Temporal's UI, where that address is known.
 	Link string `json:"link,omitempty"`
 }
 
@@ -60,7 +60,7 @@ func (rp *runPages) showTimeline(r *request) (TimelineView, error) {
 	return out, nil
 }
 
-// workflowPage is that of the workflow which decided on a span: of its stage, or of the run.
+// workflowPage returns the page of the workflow behind a span: of its stage or of the run.
 func (rp *runPages) workflowPage(plan run.Plan, span Span) string {
 	if rp.temporalUI == "" {
 		return ""
@@ -96,11 +96,11 @@ func timelineOf(entries []history.Entry) TimelineView {
 	return l.out
 }
 
-// timeline is one that is being made.
+// timeline builds a TimelineView.
 type timeline struct {
 	out        TimelineView
-	stages     map[string]int // place among the spans
-	sft, pause *Span          // that have begun
+	stages     map[string]int // index in out.Spans
+	sft, pause *Span          // begun and not ended
 }
 
 func (l *timeline) add(e history.Entry) {

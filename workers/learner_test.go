@@ -69,7 +69,7 @@ func switchesRun(t *testing.T, store blob.Store, set map[string]string) (ref run
 		t.Fatal(err)
 	}
 	ref.RunID = "switches"
-	if ref.Config, err = blob.PutBytes(t.Context(), store, artifact.Layout{RunID: ref.RunID}.Config(), text, blob.Always); err != nil {
+	if ref.Config, err = blob.PutBytes(t.Context(), store, artifact.Layout{RunID: ref.RunID}.Config().Opened(), text, blob.Always); err != nil {
 		t.Fatal(err)
 	}
 	ready, err := (&activities.Control{Store: store}).PrepareData(t.Context(), activities.PrepareDataInput{Run: ref})
@@ -102,7 +102,7 @@ func trained(t *testing.T, set map[string]string) []float64 {
 	if err := rl.WriteSamples(&group, samples); err != nil {
 		t.Fatal(err)
 	}
-	inGroup, err := blob.PutBytes(t.Context(), store, layout.Samples(1, "p"), group.Bytes(), blob.Always)
+	inGroup, err := blob.PutBytes(t.Context(), store, layout.Step(1).Samples("p"), group.Bytes(), blob.Always)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +110,11 @@ func trained(t *testing.T, set map[string]string) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, err := blob.PutBytes(t.Context(), store, layout.Batch(1), data, blob.Always)
+	stored, err := blob.PutBytes(t.Context(), store, layout.Step(1).Batch(), data, blob.Always)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(1), run.BuiltBatch{Batch: stored, Samples: len(samples)}, blob.Always); err != nil {
+	if _, err := blob.PutJSON(t.Context(), store, layout.Step(1).BatchStats(), run.BuiltBatch{Batch: stored, Samples: len(samples)}, blob.Always); err != nil {
 		t.Fatal(err)
 	}
 	worker := &activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, New: learnerFactory{}.make, Now: time.Now})}

@@ -64,15 +64,15 @@ func TestRemakeOfARealStep(t *testing.T) {
 	h := runtest.New(t, nil)
 	makeStep(t, h)
 	whole := runtest.Dump(t, h.Store)
-	weights := path.Join(h.Layout.Policy(0), "model.safetensors")
-	trajectories := h.Layout.Group(1, h.Selected(t, 1, 1)[0])
+	weights := path.Join(h.Layout.Policy(0).Dir(), "model.safetensors")
+	trajectories := h.Layout.Step(1).Group(h.Selected(t, 1, 1)[0])
 	for name, change := range map[string]func(store blob.Store){
 		"untouched": func(blob.Store) {},
 		"policy before is damaged": func(store blob.Store) {
 			runtest.Put(t, store, weights, strings.Replace(whole[weights], "\x00", "\x01", 1))
 		},
 		"policy before is gone": func(store blob.Store) {
-			if err := store.Delete(t.Context(), h.Layout.PolicyRef(0)); err != nil {
+			if err := store.Delete(t.Context(), h.Layout.Policy(0).Ref()); err != nil {
 				t.Fatal(err)
 			}
 		},

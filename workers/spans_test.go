@@ -26,7 +26,7 @@ func publish(t *testing.T, h *runtest.Run, version int64) run.Policy {
 		t.Fatal(err)
 	}
 	p := checkpoint.Policy{Model: loaded.Model, Tokenizer: loaded.TokenizerJSON}
-	ref, err := checkpoint.PublishFrom(t.Context(), h.Store, h.Layout.Policy(version), p, checkpoint.SourceOf(weights))
+	ref, err := checkpoint.PublishFrom(t.Context(), h.Store, h.Layout.Policy(version).Dir(), p, checkpoint.SourceOf(weights))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestTokensOfSpansAreOfTheirPolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range ids {
-			for _, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Group(3, id)) {
+			for _, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Step(3).Group(id)) {
 				for at := range tr.Tokens {
 					if !tr.LossMask[at] || tr.VersionAt(at) != s.Policy.Version {
 						continue

@@ -104,7 +104,7 @@ func (h plainHouse) takeOvers(runID string) int {
 	h.Helper()
 	n := 0
 	for key := range runtest.Dump(h, h.store) {
-		if strings.HasPrefix(key, artifact.Layout{RunID: runID}.Events()) && artifact.EventKind(key) == run.EventTakeOver {
+		if strings.HasPrefix(key, artifact.Layout{RunID: runID}.Events().Dir()) && artifact.EventKind(key) == run.EventTakeOver {
 			n++
 		}
 	}

@@ -76,14 +76,14 @@ func TestControlWorkerAtThePapersSize(t *testing.T) {
 	most := watchMemory(t, pid)
 	submit := (&place{t: t}).launch("temper", s.command("run", "submit", config, "--run-id", "paper", "--wait")...)
 	layout := artifact.Layout{RunID: "paper"}
-	awaitStep(t, store, layout.StepLog(1))
+	awaitStep(t, store, layout.Step(1).Log())
 	first, began := costOfProcess(t, pid), time.Now()
-	awaitStep(t, store, layout.StepLog(paperSteps))
+	awaitStep(t, store, layout.Step(paperSteps).Log())
 	last, took := costOfProcess(t, pid), time.Since(began)
 	submit.end(0, 20*time.Minute)
 	own := most()
 	s.stop()
-	batch, err := store.Stat(t.Context(), layout.Batch(paperSteps))
+	batch, err := store.Stat(t.Context(), layout.Step(paperSteps).Batch())
 	if err != nil {
 		t.Fatal(err)
 	}

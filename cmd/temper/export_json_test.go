@@ -29,7 +29,7 @@ func TestRunRollouts(t *testing.T) {
 		runtest.Put(t, store, key, data)
 	}
 	id := h.Selected(t, 1, 1)[0]
-	lines, err := blob.ReadKey(t.Context(), store, h.Layout.Group(1, id))
+	lines, err := blob.ReadKey(t.Context(), store, h.Layout.Step(1).Group(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestRunRollouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtest.Put(t, store, h.Layout.Group(1, id), string(data))
+	runtest.Put(t, store, h.Layout.Step(1).Group(id), string(data))
 	if got := output(t, "export", "demo", "--format", "json", "--from", "1", "--to", "1", "--problem", id); got != string(lines) {
 		t.Errorf("of a compact record:\n%s\nwant\n%s", got, lines)
 	}

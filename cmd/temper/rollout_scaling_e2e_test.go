@@ -107,9 +107,9 @@ func measureScaling(t *testing.T, n int) scaling {
 	}
 	defer store.Close()
 	layout := artifact.Layout{RunID: "scaling"}
-	awaitStep(t, store, layout.StepLog(1))
+	awaitStep(t, store, layout.Step(1).Log())
 	before := processorTimes(t, pids)
-	awaitStep(t, store, layout.StepLog(8))
+	awaitStep(t, store, layout.Step(8).Log())
 	after := processorTimes(t, pids)
 	submit.end(0, 20*time.Minute)
 	s.stop()

@@ -79,7 +79,7 @@ func savedRun(t *testing.T) string {
 	}
 	layout := artifact.Layout{RunID: "demo"}
 	for step := 1; step <= 3; step++ {
-		if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(step), run.BuiltBatch{}, blob.Always); err != nil {
+		if _, err := blob.PutJSON(t.Context(), store, layout.Step(step).BatchStats(), run.BuiltBatch{}, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := tr.TrainStep(t.Context(), activities.TrainStepInput{Run: ref, Step: step, Save: true}); err != nil {

@@ -39,13 +39,13 @@ func TestRunVerify(t *testing.T) {
 			t.Errorf("%q printed %q", args, text)
 		}
 	}
-	batch, err := blob.ReadKey(t.Context(), store, h.Layout.Batch(1))
+	batch, err := blob.ReadKey(t.Context(), store, h.Layout.Step(1).Batch())
 	if err != nil {
 		t.Fatal(err)
 	}
 	batch[9] ^= 1
-	runtest.Put(t, store, h.Layout.Batch(1), string(batch))
-	flipped, deleted := h.Layout.Batch(1), h.Layout.Policy(1)+"/config.json"
+	runtest.Put(t, store, h.Layout.Step(1).Batch(), string(batch))
+	flipped, deleted := h.Layout.Step(1).Batch(), h.Layout.Policy(1).Dir()+"/config.json"
 	if err := os.Remove(filepath.Join(home, "store", deleted)); err != nil {
 		t.Fatal(err)
 	}

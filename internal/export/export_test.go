@@ -195,11 +195,11 @@ func TestMLflowGetsEachStepOnce(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 3, false)
 	var none run.StepRecord // without a correct trajectory
-	if err := blob.ReadJSON(t.Context(), h.Store, h.Layout.StepLog(2), &none); err != nil {
+	if err := blob.ReadJSON(t.Context(), h.Store, h.Layout.Step(2).Log(), &none); err != nil {
 		t.Fatal(err)
 	}
 	none.Metrics[series.Reward] = 0
-	if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.StepLog(2), none, blob.Always); err != nil {
+	if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.Step(2).Log(), none, blob.Always); err != nil {
 		t.Fatal(err)
 	}
 	r, err := history.Open(t.Context(), h.Store, "demo")

@@ -13,12 +13,12 @@ import (
 // Times are what the trajectories of a step took, in no order; none where nobody recorded
 // them. What is damaged is left out: nothing depends on it.
 func (o Rollouts) Times(ctx context.Context, step int) ([]record.Times, error) {
-	return aside(ctx, o.run.store, o.run.layout.TimesFolder(step), record.DecodeTimes)
+	return aside(ctx, o.run.store, o.run.layout.Step(step).TimesFolder(), record.DecodeTimes)
 }
 
 // OutputsOf are the whole outputs of the calls of a trajectory, where the run keeps them.
 func (o Rollouts) OutputsOf(ctx context.Context, step int, problemID string, rollout int) ([]record.Output, error) {
-	return aside(ctx, o.run.store, o.run.layout.OutputsFolder(step), func(data []byte) ([]record.Output, error) {
+	return aside(ctx, o.run.store, o.run.layout.Step(step).OutputsFolder(), func(data []byte) ([]record.Output, error) {
 		list, err := record.DecodeOutputs(data) // those of other trajectories are dropped at once: all of a step may be gigabytes
 		return slices.DeleteFunc(list, func(one record.Output) bool { return one.Problem != problemID || one.Rollout != rollout }), err
 	})
@@ -27,7 +27,7 @@ func (o Rollouts) OutputsOf(ctx context.Context, step int, problemID string, rol
 // TokenStats are what the trainer has said of the sampled tokens of a trajectory; ok is false
 // where it is not recorded, or damaged: nothing depends on it.
 func (o Rollouts) TokenStats(ctx context.Context, step int, problemID string, rollout int) (s record.TokenStats, ok bool, err error) {
-	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Tokens(step, problemID))
+	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Step(step).Tokens(problemID))
 	if blob.IsDamage(err) {
 		return s, false, nil
 	}

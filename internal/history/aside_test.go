@@ -41,12 +41,12 @@ func TestTimesOfARun(t *testing.T) {
 	if outputs == 0 {
 		t.Error("no output was kept")
 	}
-	infos, err := h.Store.List(t.Context(), h.Layout.TimesFolder(1)+"/")
+	infos, err := h.Store.List(t.Context(), h.Layout.Step(1).TimesFolder()+"/")
 	if err != nil || len(infos) == 0 {
 		t.Fatalf("%d objects of times (%v)", len(infos), err)
 	}
 	for _, info := range infos {
-		if !artifact.Aside(info.Key) || !h.Layout.Passing(info.Key) {
+		if !artifact.Aside(info.Key) || !h.Layout.Chain().Omits(info.Key) {
 			t.Errorf("%s counts as one of the run's own", info.Key)
 		}
 		if _, err := blob.PutBytes(t.Context(), h.Store, info.Key, []byte("temper times 1\nx"), blob.Always); err != nil {

@@ -188,5 +188,5 @@ func (r *Run) newestRecord(ctx context.Context) ([]run.StepRecord, error) {
 	if err != nil || step == 0 {
 		return nil, err
 	}
-	return artifact.Gather[run.StepRecord](ctx, r.store, []string{r.layout.StepLog(step)})
+	return artifact.Gather[run.StepRecord](ctx, r.store, []string{r.layout.Step(step).Log()})
 }

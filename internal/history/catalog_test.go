@@ -173,7 +173,7 @@ func TestListOfManyRunsIsFast(t *testing.T) {
 		plan := opened(t, store, fmt.Sprintf("r%03d", i), 170, 170, 170)
 		l := artifact.Layout{RunID: plan.RunID}
 		for _, step := range []int{1, 2, 169, 170, 171, 340} {
-			if _, err := blob.PutJSON(t.Context(), store, l.StepLog(step), run.StepRecord{Step: step}, blob.Always); err != nil {
+			if _, err := blob.PutJSON(t.Context(), store, l.Step(step).Log(), run.StepRecord{Step: step}, blob.Always); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -245,7 +245,7 @@ func TestAStepCostsThreePuts(t *testing.T) {
 	store := &puts{Store: memblob.New()}
 	plan := opened(t, store, "r", 3)
 	l := artifact.Layout{RunID: "r"}
-	for _, want := range [][]string{{l.Catalog(), l.StepLog(1), l.Watch(1)}, {l.StepLog(1), l.Watch(1)}} {
+	for _, want := range [][]string{{l.Catalog(), l.Step(1).Log(), l.Step(1).Watch()}, {l.Step(1).Log(), l.Step(1).Watch()}} {
 		store.keys = nil
 		made(t, store, plan, 1)
 		if diff := cmp.Diff(want, slices.Sorted(slices.Values(store.keys))); diff != "" {

@@ -12,7 +12,7 @@ import (
 // Columns are those of the index of a step, undecoded; ok is false where none was
 // recorded. See Index.
 func (o Rollouts) Columns(ctx context.Context, step int) (c record.Columns, ok bool, err error) {
-	key := o.run.layout.Index(step)
+	key := o.run.layout.Step(step).Index()
 	data, err := blob.ReadKey(ctx, o.run.store, key)
 	if errors.Is(err, blob.ErrNotExist) {
 		return c, false, nil
@@ -33,7 +33,7 @@ func (o Rollouts) addEntropies(ctx context.Context, step int, add func([]byte) e
 	if err != nil || !asked {
 		return err
 	}
-	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Entropies(step))
+	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Step(step).Entropies())
 	if err == nil {
 		_ = add(data) // see above
 	}
@@ -60,7 +60,7 @@ func asksForTokens(ctx context.Context, r *Run, step int) (bool, error) {
 // IndexVersion tells one index of a step from another, so that a reader can keep what it
 // has read; ok is false where none was recorded.
 func (o Rollouts) IndexVersion(ctx context.Context, step int) (version string, ok bool, err error) {
-	info, err := o.run.store.Stat(ctx, o.run.layout.Index(step))
+	info, err := o.run.store.Stat(ctx, o.run.layout.Step(step).Index())
 	if errors.Is(err, blob.ErrNotExist) {
 		return "", false, nil
 	}
@@ -71,7 +71,7 @@ func (o Rollouts) IndexVersion(ctx context.Context, step int) (version string, o
 	if asked, err := asksForTokens(ctx, o.run, step); err != nil || !asked {
 		return version, err == nil, err
 	}
-	beside, err := o.run.store.Stat(ctx, o.run.layout.Entropies(step))
+	beside, err := o.run.store.Stat(ctx, o.run.layout.Step(step).Entropies())
 	if errors.Is(err, blob.ErrNotExist) {
 		return version, true, nil
 	}

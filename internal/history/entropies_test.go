@@ -17,7 +17,7 @@ func TestEntropiesStandBesideTheIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Store.Delete(t.Context(), h.Layout.Entropies(1)); err != nil { // the run's own
+	if err := h.Store.Delete(t.Context(), h.Layout.Step(1).Entropies()); err != nil { // the run's own
 		t.Fatal(err)
 	}
 	o := history.RolloutsOf(r)
@@ -36,7 +36,7 @@ func TestEntropiesStandBesideTheIndex(t *testing.T) {
 	}
 	for name, stored := range map[string]string{"absent": "", "whole": string(data), "damaged": string(data[:len(data)-4])} {
 		if stored != "" {
-			runtest.Put(t, h.Store, h.Layout.Entropies(1), stored)
+			runtest.Put(t, h.Store, h.Layout.Step(1).Entropies(), stored)
 		}
 		rows, _, err := o.Index(t.Context(), 1)
 		if err != nil || len(rows) != len(plain) {
@@ -60,7 +60,7 @@ func TestEntropiesStandBesideTheIndex(t *testing.T) {
 		if err != nil || (version != before) != (stored != "") {
 			t.Errorf("%s: version %s after %s (%v)", name, version, before, err)
 		}
-		if err := h.Store.Delete(t.Context(), h.Layout.Entropies(1)); err != nil {
+		if err := h.Store.Delete(t.Context(), h.Layout.Step(1).Entropies()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -106,10 +106,10 @@ func (f *Feed) pollLog(ctx context.Context, p *poll) error {
 		path string
 		read func(context.Context, []blob.Info) ([]Entry, error)
 	}{
-		{f.layout.SFTResults(), func(ctx context.Context, infos []blob.Info) ([]Entry, error) {
+		{f.layout.SFT().Dir(), func(ctx context.Context, infos []blob.Info) ([]Entry, error) {
 			return read(ctx, f.store, infos, func(at time.Time, r *run.SFTRecord) Entry { return Entry{At: at, SFT: r} })
 		}},
-		{f.layout.Events(), func(ctx context.Context, infos []blob.Info) ([]Entry, error) {
+		{f.layout.Events().Dir(), func(ctx context.Context, infos []blob.Info) ([]Entry, error) {
 			return read(ctx, f.store, infos, func(_ time.Time, e *run.Event) Entry { return Entry{At: e.Time, Event: e} })
 		}},
 		{f.layout.Evals(), func(ctx context.Context, infos []blob.Info) ([]Entry, error) {
@@ -189,14 +189,14 @@ func (f *Feed) pollSteps(ctx context.Context, p *poll) error {
 func (p *poll) addStep(layout artifact.Layout, r *run.StepRecord) {
 	if r.Step > p.step {
 		p.step = r.Step
-		p.entries = append(p.entries, Entry{At: r.Ended, Key: layout.StepLog(r.Step), Step: r})
+		p.entries = append(p.entries, Entry{At: r.Ended, Key: layout.Step(r.Step).Log(), Step: r})
 	}
 }
 
 // nextStep is the record after the newest one that is known, nil where none is.
 func (f *Feed) nextStep(ctx context.Context, p *poll) (*run.StepRecord, error) {
 	for _, step := range p.plan.NextSteps(p.step) {
-		record, ok, err := artifact.Lookup[run.StepRecord](ctx, f.store, f.layout.StepLog(step))
+		record, ok, err := artifact.Lookup[run.StepRecord](ctx, f.store, f.layout.Step(step).Log())
 		if err != nil {
 			return nil, err
 		}

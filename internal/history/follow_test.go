@@ -68,7 +68,7 @@ func TestSummaryIsTheLastEntry(t *testing.T) {
 	layout := artifact.Layout{RunID: "r"}
 	feed := history.Follow(&ending{Store: store, summary: layout.Summary(), end: func() {
 		made(t, store, plan, 2)
-		putJSON(t, store, layout.Eval(1, "final", 2), run.Evaluation{Label: "final"})
+		putJSON(t, store, layout.Eval(1, "final", 2).Result(), run.Evaluation{Label: "final"})
 		finished(t, store, plan, 60, false)
 	}}, "r")
 	entries, err := feed.Poll(t.Context())
@@ -100,7 +100,7 @@ func TestFollow(t *testing.T) {
 			switch len(got) {
 			case 1:
 				plan = opened(t, store, "r", 3, 2)
-				putJSON(t, store, artifact.Layout{RunID: "r"}.SFTResult(25), run.SFTRecord{To: 25})
+				putJSON(t, store, artifact.Layout{RunID: "r"}.SFT().Result(25), run.SFTRecord{To: 25})
 			case 2:
 				made(t, store, plan, 1)
 				made(t, store, plan, 2)
@@ -109,7 +109,7 @@ func TestFollow(t *testing.T) {
 				logged(t, store, "r", 21, "skip", "b") // the stage ends early
 				made(t, store, plan, 4)
 			case 4:
-				putJSON(t, store, artifact.Layout{RunID: "r"}.Eval(2, "after", 5), run.Evaluation{Label: "after"})
+				putJSON(t, store, artifact.Layout{RunID: "r"}.Eval(2, "after", 5).Result(), run.Evaluation{Label: "after"})
 				made(t, store, plan, 5)
 				finished(t, store, plan, 60, false)
 			case 6:

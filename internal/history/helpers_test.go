@@ -138,13 +138,13 @@ func paperRun(t testing.TB, store *memblob.Store, id string, groups int) {
 	l := artifact.Layout{RunID: id}
 	for step := 1; step <= plan.NumSteps(); step++ {
 		for g := range groups {
-			if _, err := blob.PutBytes(t.Context(), store, l.Group(step, fmt.Sprintf("p%03d", g)), nil, blob.Always); err != nil {
+			if _, err := blob.PutBytes(t.Context(), store, l.Step(step).Group(fmt.Sprintf("p%03d", g)), nil, blob.Always); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if step < plan.NumSteps() { // the last one is being made
 			record := run.StepRecord{Step: step, Stage: 1, NumSteps: plan.NumSteps(), Ended: at(step), Metrics: series.Values{series.Reward: 0.5}}
-			if _, err := blob.PutJSON(t.Context(), store, l.StepLog(step), record, blob.Always); err != nil {
+			if _, err := blob.PutJSON(t.Context(), store, l.Step(step).Log(), record, blob.Always); err != nil {
 				t.Fatal(err)
 			}
 		}

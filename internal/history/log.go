@@ -12,7 +12,7 @@ import (
 
 // Events are the entries of the event log, in order of time.
 func (r *Run) Events(ctx context.Context) ([]run.Event, error) {
-	infos, err := r.store.List(ctx, r.layout.Events()+"/")
+	infos, err := r.store.List(ctx, r.layout.Events().Dir()+"/")
 	if err != nil {
 		return nil, err
 	}
@@ -21,7 +21,7 @@ func (r *Run) Events(ctx context.Context) ([]run.Event, error) {
 
 // stateEvents are the events that say what became of the run, in order of time.
 func (r *Run) stateEvents(ctx context.Context) ([]run.Event, error) {
-	infos, err := r.store.List(ctx, r.layout.Events()+"/")
+	infos, err := r.store.List(ctx, r.layout.Events().Dir()+"/")
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (r *Run) Evaluations(ctx context.Context) ([]run.Evaluation, error) {
 
 // Problems are the ids of the problems of a step whose trajectories are stored.
 func (r *Run) Problems(ctx context.Context, step int) ([]string, error) {
-	infos, _, err := r.store.ListFolder(ctx, r.layout.Groups(step))
+	infos, _, err := r.store.ListFolder(ctx, r.layout.Step(step).Groups())
 	var out []string
 	for _, info := range infos {
 		name := path.Base(info.Key)
@@ -57,7 +57,7 @@ func (r *Run) Problems(ctx context.Context, step int) ([]string, error) {
 // Group are the trajectories of a problem in a step, by rollout, with their text in
 // either stored form. Errors: blob.ErrNotExist, also when they were deleted since.
 func (r *Run) Group(ctx context.Context, step int, problemID string) ([]rl.Trajectory, error) {
-	out, err := run.ReadTrajectories(ctx, r.store, r.layout.Group(step, problemID))
+	out, err := run.ReadTrajectories(ctx, r.store, r.layout.Step(step).Group(problemID))
 	if err != nil {
 		return nil, err
 	}

@@ -20,13 +20,13 @@ func TestReaders(t *testing.T) {
 	l := artifact.Layout{RunID: "r"}
 	logged(t, store, "r", 1, "stage", "a")
 	logged(t, store, "r", 2, "amend", "b")
-	putJSON(t, store, l.Eval(1, "before", 0), run.Evaluation{Label: "before"})
-	putJSON(t, store, l.EvalGroup(1, "after", 3, "greedy", "p"), "one that goes on")
+	putJSON(t, store, l.Eval(1, "before", 0).Result(), run.Evaluation{Label: "before"})
+	putJSON(t, store, l.Eval(1, "after", 3).Group("greedy", "p"), "one that goes on")
 	for version := range int64(3) {
-		putJSON(t, store, l.PolicyRef(version), run.Policy{Version: version})
+		putJSON(t, store, l.Policy(version).Ref(), run.Policy{Version: version})
 	}
 	for key, text := range map[string]string{
-		l.Group(2, "p-1"): `{"problem_id":"p-1"}` + "\n" + `{"problem_id":"p-1","rollout":1}` + "\n", l.Group(2, "q"): "{", l.Batch(2): "{}",
+		l.Step(2).Group("p-1"): `{"problem_id":"p-1"}` + "\n" + `{"problem_id":"p-1","rollout":1}` + "\n", l.Step(2).Group("q"): "{", l.Step(2).Batch(): "{}",
 	} {
 		if _, err := blob.PutBytes(t.Context(), store, key, []byte(text), blob.Always); err != nil {
 			t.Fatal(err)

@@ -230,7 +230,7 @@ type searched struct {
 func (r *searching) group(ctx context.Context, step int, problem string) (searched, error) {
 	buf := searchBuffers.Get().(*buffers)
 	defer searchBuffers.Put(buf)
-	data, err := run.ReadUpToTokens(ctx, r.run.store, r.run.layout.Group(step, problem), int(r.first.Load()), buf.data[:0])
+	data, err := run.ReadUpToTokens(ctx, r.run.store, r.run.layout.Step(step).Group(problem), int(r.first.Load()), buf.data[:0])
 	buf.data = data
 	if err != nil {
 		return searched{}, passOver(err)

@@ -89,7 +89,7 @@ func TestSearchOfLargeGroups(t *testing.T) {
 	}
 	texts, stored := map[string]string{}, int64(0)
 	for i, problem := range problems {
-		ts, err := run.ReadTrajectories(t.Context(), h.Store, layout.Group(1, problem))
+		ts, err := run.ReadTrajectories(t.Context(), h.Store, layout.Step(1).Group(problem))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestSearchOfLargeGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Store.Put(t.Context(), layout.Group(1, problem), bytes.NewReader(data), blob.Always); err != nil {
+		if _, err := h.Store.Put(t.Context(), layout.Step(1).Group(problem), bytes.NewReader(data), blob.Always); err != nil {
 			t.Fatal(err)
 		}
 		stored += int64(len(data))

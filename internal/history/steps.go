@@ -25,26 +25,26 @@ func RolloutsOf(r *Run) Rollouts { return Rollouts{r} }
 
 // Record is the record of one step; ok is false while there is none.
 func (o Rollouts) Record(ctx context.Context, step int) (rec run.StepRecord, ok bool, err error) {
-	return artifact.Lookup[run.StepRecord](ctx, o.run.store, o.run.layout.StepLog(step))
+	return artifact.Lookup[run.StepRecord](ctx, o.run.store, o.run.layout.Step(step).Log())
 }
 
 // Watch is what the rules of the run's watch know after a step; ok is false where it is
 // not recorded.
 func (o Rollouts) Watch(ctx context.Context, step int) (s rules.WatchState, ok bool, err error) {
-	return artifact.Lookup[rules.WatchState](ctx, o.run.store, o.run.layout.Watch(step))
+	return artifact.Lookup[rules.WatchState](ctx, o.run.store, o.run.layout.Step(step).Watch())
 }
 
 // Batch is what became of the groups of a step; ok is false where it is not recorded,
 // as in runs of programs that stored the samples themselves.
 func (o Rollouts) Batch(ctx context.Context, step int) (b run.StoredBatch, ok bool, err error) {
-	b, ok, err = artifact.Lookup[run.StoredBatch](ctx, o.run.store, o.run.layout.Batch(step))
+	b, ok, err = artifact.Lookup[run.StoredBatch](ctx, o.run.store, o.run.layout.Step(step).Batch())
 	return b, ok && len(b.Groups) > 0, err
 }
 
 // Index has a row for each trajectory of a step, ordered by problem and rollout; ok is
 // false where none was recorded. It stays when the trajectories are deleted.
 func (o Rollouts) Index(ctx context.Context, step int) (rows []record.Row, ok bool, err error) {
-	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Index(step))
+	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Step(step).Index())
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -52,7 +52,7 @@ func (o Rollouts) Index(ctx context.Context, step int) (rows []record.Row, ok bo
 		return nil, false, err
 	}
 	if rows, err = record.ReadIndex(data); err != nil {
-		return nil, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(o.run.layout.Index(step)), err, blob.ErrCorrupt)
+		return nil, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(o.run.layout.Step(step).Index()), err, blob.ErrCorrupt)
 	}
 	return rows, true, o.addEntropies(ctx, step, func(data []byte) error { return record.AddEntropies(rows, data) })
 }
@@ -61,7 +61,7 @@ func (o Rollouts) Index(ctx context.Context, step int) (rows []record.Row, ok bo
 // in a step, by rollout; ok is false where they are not recorded. Those of an estimator
 // that whitens are whitened once the step has its batch.
 func (o Rollouts) Advantages(ctx context.Context, step int, problemID string) (out map[int]float64, ok bool, err error) {
-	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Samples(step, problemID))
+	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Step(step).Samples(problemID))
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -70,7 +70,7 @@ func (o Rollouts) Advantages(ctx context.Context, step int, problemID string) (o
 	}
 	samples, err := rl.ReadSamples(bytes.NewReader(data))
 	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(o.run.layout.Samples(step, problemID)), err, blob.ErrCorrupt)
+		return nil, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(o.run.layout.Step(step).Samples(problemID)), err, blob.ErrCorrupt)
 	}
 	batch, _, err := o.Batch(ctx, step)
 	if err != nil {
@@ -85,22 +85,22 @@ func (o Rollouts) Advantages(ctx context.Context, step int, problemID string) (o
 
 // TrainProblems are the problems that a stage, from 1, trains on.
 func (o Rollouts) TrainProblems(ctx context.Context, stage int) ([]rl.Problem, error) {
-	return run.ReadProblems(ctx, o.run.store, o.run.layout.TrainProblems(o.source(stage)))
+	return run.ReadProblems(ctx, o.run.store, o.run.layout.Stage(o.source(stage)).Train())
 }
 
 // ProblemSet is the stored content of those that a stage, from 1, trains on, or with
 // heldOut is evaluated on. FindProblem finds one in it.
 func (o Rollouts) ProblemSet(ctx context.Context, stage int, heldOut bool) ([]byte, error) {
-	key := o.run.layout.TrainProblems(o.source(stage))
+	key := o.run.layout.Stage(o.source(stage)).Train()
 	if heldOut {
-		key = o.run.layout.HeldOutProblems(o.source(stage))
+		key = o.run.layout.Stage(o.source(stage)).HeldOut()
 	}
 	return blob.ReadKey(ctx, o.run.store, key)
 }
 
 // EvalSetProblems is the stored content of a set of eval.sets.
 func (o Rollouts) EvalSetProblems(ctx context.Context, set string) ([]byte, error) {
-	return blob.ReadKey(ctx, o.run.store, o.run.layout.EvalSetProblems(set))
+	return blob.ReadKey(ctx, o.run.store, o.run.layout.Data().EvalSet(set))
 }
 
 // source is the stage whose problems a stage has.
@@ -115,9 +115,9 @@ func (o Rollouts) source(stage int) int {
 // EvaluationTrajectories are those of an evaluation, the greedy ones first, with their
 // text. Errors: blob.ErrNotExist.
 func (o Rollouts) EvaluationTrajectories(ctx context.Context, e run.Evaluation) ([]rl.Trajectory, error) {
-	key := o.run.layout.EvalTrajectories(e.Stage, e.Label, e.PolicyVersion)
+	key := o.run.layout.Eval(e.Stage, e.Label, e.PolicyVersion).Trajectories()
 	if e.Set != "" {
-		key = o.run.layout.EvalSetTrajectories(e.Set, e.PolicyVersion)
+		key = o.run.layout.EvalSet(e.Set, e.PolicyVersion).Trajectories()
 	}
 	out, err := run.ReadTrajectories(ctx, o.run.store, key)
 	if err != nil {

@@ -75,7 +75,7 @@ func addPolicyShards(ctx context.Context, r *Run, k *KindSize) error {
 	}
 	counted := map[string]bool{}
 	for _, version := range versions {
-		shards, err := checkpoint.FolderShards(ctx, r.store, r.layout.Policy(version))
+		shards, err := checkpoint.FolderShards(ctx, r.store, r.layout.Policy(version).Dir())
 		if err != nil {
 			return fmt.Errorf("policy %d: %w", version, err)
 		}

@@ -69,7 +69,7 @@ func (a *archive) about(ctx context.Context, cursor int) (checkpoint.About, erro
 // defaults gets the same.
 func (a *archive) configHash(ctx context.Context, step int) (string, error) {
 	if a.frozen == nil {
-		data, err := blob.ReadKey(ctx, a.store, a.Layout.Config())
+		data, err := blob.ReadKey(ctx, a.store, a.Layout.Config().Opened())
 		if err != nil {
 			return "", fmt.Errorf("configuration of run %s: %w", a.Ref.RunID, err)
 		}
@@ -94,17 +94,17 @@ func (a *archive) configHash(ctx context.Context, step int) (string, error) {
 // was asked for there.
 func (a *archive) wasSaved(ctx context.Context, cursor int) (bool, error) {
 	if cursor <= a.Config.SFT.Steps {
-		r, ok, err := artifact.Lookup[run.SFTRecord](ctx, a.store, a.Layout.SFTResult(cursor))
+		r, ok, err := artifact.Lookup[run.SFTRecord](ctx, a.store, a.Layout.SFT().Result(cursor))
 		return ok && r.Saved, err
 	}
-	r, ok, err := artifact.Lookup[run.Trained](ctx, a.store, a.Layout.TrainResult(cursor-a.Config.SFT.Steps))
+	r, ok, err := artifact.Lookup[run.Trained](ctx, a.store, a.Layout.Step(cursor-a.Config.SFT.Steps).TrainResult())
 	return ok && r.Saved, err
 }
 
 // checkLeftOut tells a step that was left out from one whose batch is gone: a step that
 // was made has a result. Errors: NotFound, with the key of the batch.
 func (a *archive) checkLeftOut(ctx context.Context, step int) error {
-	_, err := a.store.Stat(ctx, a.Layout.TrainResult(step))
+	_, err := a.store.Stat(ctx, a.Layout.Step(step).TrainResult())
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (a *archive) checkLeftOut(ctx context.Context, step int) error {
 // missingBatch is the error of a step whose batch is not stored.
 func missingBatch(layout artifact.Layout, step int) error {
 	return &blob.RefError{
-		Ref: blob.Ref{Key: layout.BatchStats(step)},
+		Ref: blob.Ref{Key: layout.Step(step).BatchStats()},
 		Err: fault.Newf(fault.NotFound, "run %s has no batch of step %d", layout.RunID, step),
 	}
 }
@@ -125,7 +125,7 @@ func missingBatch(layout artifact.Layout, step int) error {
 // warnOperator enters a warning into the run's event log.
 func (a *archive) warnOperator(ctx context.Context, text string) error {
 	now := a.now()
-	_, err := artifact.PutOnce(ctx, a.store, a.Layout.Event(now.UnixNano(), "warning", text),
+	_, err := artifact.PutOnce(ctx, a.store, a.Layout.Events().Entry(now.UnixNano(), "warning", text),
 		run.Event{Run: a.Ref, Time: now, Kind: "warning", Text: text})
 	return err
 }

@@ -47,7 +47,7 @@ func TestRestoreGoesByTheHead(t *testing.T) {
 	if err := h.Store.Delete(t.Context(), h.Layout.Head()); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Store.Delete(t.Context(), h.Layout.TrainResult(3)); err != nil {
+	if err := h.Store.Delete(t.Context(), h.Layout.Step(3).TrainResult()); err != nil {
 		t.Fatal(err)
 	}
 	m = runtest.Boot(h.Store, &runtest.Fate{})
@@ -66,7 +66,7 @@ func trained(t *testing.T) (h *runtest.Run, next func(*runtest.Machine) error, p
 	next = h.Script(t, 4)[3]
 	calm := runtest.Fill(t, runtest.Dump(t, h.Store))
 	runtest.Play(t, calm, &runtest.Fate{}, true, []func(*runtest.Machine) error{next})
-	return h, next, runtest.Dump(t, calm)[h.Layout.PolicyRef(4)]
+	return h, next, runtest.Dump(t, calm)[h.Layout.Policy(4).Ref()]
 }
 
 func manifestOf(h *runtest.Run, cursor int) string {
@@ -102,12 +102,12 @@ func TestRestorePassesDamageOver(t *testing.T) {
 			store := runtest.Fill(t, content)
 			runtest.Play(t, store, &runtest.Fate{}, true, []func(*runtest.Machine) error{next})
 			got := runtest.Dump(t, store)
-			if got[h.Layout.PolicyRef(4)] != want {
-				t.Errorf("policy 4 is %s, want %s", got[h.Layout.PolicyRef(4)], want)
+			if got[h.Layout.Policy(4).Ref()] != want {
+				t.Errorf("policy 4 is %s, want %s", got[h.Layout.Policy(4).Ref()], want)
 			}
 			events := ""
 			for key, data := range got {
-				if strings.HasPrefix(key, h.Layout.Events()+"/") {
+				if strings.HasPrefix(key, h.Layout.Events().Dir()+"/") {
 					events += data
 				}
 			}
@@ -261,7 +261,7 @@ func TestUnreadableCheckpointIsPassedOver(t *testing.T) {
 			}
 			store := runtest.Fill(t, content)
 			runtest.Play(t, store, &runtest.Fate{}, true, next)
-			key := h.Layout.PolicyRef(3)
+			key := h.Layout.Policy(3).Ref()
 			if got := runtest.Dump(t, store)[key]; got == "" || got != want[key] {
 				t.Errorf("%d %s: policy 3 is %s, want %s", n, name, got, want[key])
 			}
@@ -277,7 +277,7 @@ func TestTrainerThatIsAheadGoesBack(t *testing.T) {
 	script := h.Script(t, 1, 2, 3, 4, 5)
 	m := runtest.Play(t, h.Store, &runtest.Fate{}, false, script)
 	want := runtest.Durable(t, h.Store)
-	for _, key := range []string{h.Layout.PolicyRef(0), h.Layout.PolicyRef(1), h.Layout.TrainResult(1), h.Layout.TrainResult(4), h.Layout.SFTResult(2)} {
+	for _, key := range []string{h.Layout.Policy(0).Ref(), h.Layout.Policy(1).Ref(), h.Layout.Step(1).TrainResult(), h.Layout.Step(4).TrainResult(), h.Layout.SFT().Result(2)} {
 		if err := h.Store.Delete(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}

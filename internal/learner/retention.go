@@ -105,7 +105,7 @@ func (k retention) prunePolicies(ctx context.Context, cursor int) error {
 	stored = slices.DeleteFunc(stored, func(p artifact.StoredPolicy) bool { return p.Version >= at || kept[p.Version] && p.Whole })
 	var gone []string
 	for _, p := range stored {
-		gone = append(gone, k.Layout.PolicyRef(p.Version), k.Layout.Policy(p.Version)+"/")
+		gone = append(gone, k.Layout.Policy(p.Version).Ref(), k.Layout.Policy(p.Version).Dir()+"/")
 	}
 	if err := k.note(ctx, cursor, gone); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (k retention) deletePolicies(ctx context.Context, policies []artifact.Store
 		if err := k.lease.Check(ctx); err != nil {
 			return err
 		}
-		named, err := checkpoint.FolderShards(ctx, k.store, k.Layout.Policy(p.Version))
+		named, err := checkpoint.FolderShards(ctx, k.store, k.Layout.Policy(p.Version).Dir())
 		if err != nil {
 			return err
 		}
@@ -200,11 +200,11 @@ func (k retention) keepWithCheckpoints(ctx context.Context, at int, out map[int6
 // manifest, then its files. No reader takes a half-deleted policy for a policy, and
 // the next prune deletes the rest.
 func (k retention) deletePolicy(ctx context.Context, p artifact.StoredPolicy) error {
-	if err := k.store.Delete(ctx, k.Layout.PolicyRef(p.Version)); err != nil {
+	if err := k.store.Delete(ctx, k.Layout.Policy(p.Version).Ref()); err != nil {
 		return err
 	}
 	failpoint.Hit("policy/between-deletes")
-	if err := checkpoint.DropPolicy(ctx, k.store, k.Layout.Policy(p.Version)); err != nil {
+	if err := checkpoint.DropPolicy(ctx, k.store, k.Layout.Policy(p.Version).Dir()); err != nil {
 		return err
 	}
 	for _, key := range p.Files {
@@ -236,7 +236,7 @@ func (k retention) pruneTrajectories(ctx context.Context, cursor int) error {
 	}
 	gone := make([]string, len(steps))
 	for i, step := range steps {
-		gone[i] = k.Layout.Groups(step) + "/"
+		gone[i] = k.Layout.Step(step).Groups() + "/"
 	}
 	if err := k.note(ctx, cursor, gone); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (k retention) stepsWithTrajectories(ctx context.Context, last int) ([]int, 
 		if err != nil || step > last {
 			continue
 		}
-		groups, _, err := k.store.ListFolder(ctx, k.Layout.Groups(step))
+		groups, _, err := k.store.ListFolder(ctx, k.Layout.Step(step).Groups())
 		if err != nil {
 			return nil, err
 		}
@@ -282,15 +282,15 @@ func (k retention) stepsWithTrajectories(ctx context.Context, last int) ([]int, 
 // deleteGroups deletes the trajectories of a step, after the outputs of their calls and
 // what the trainer said of their tokens.
 func (k retention) deleteGroups(ctx context.Context, step int) error {
-	outputs, _, err := k.store.ListFolder(ctx, k.Layout.OutputsFolder(step))
+	outputs, _, err := k.store.ListFolder(ctx, k.Layout.Step(step).OutputsFolder())
 	if err != nil {
 		return err
 	}
-	tokens, _, err := k.store.ListFolder(ctx, k.Layout.TokensFolder(step))
+	tokens, _, err := k.store.ListFolder(ctx, k.Layout.Step(step).TokensFolder())
 	if err != nil {
 		return err
 	}
-	groups, _, err := k.store.ListFolder(ctx, k.Layout.Groups(step))
+	groups, _, err := k.store.ListFolder(ctx, k.Layout.Step(step).Groups())
 	if err != nil {
 		return err
 	}

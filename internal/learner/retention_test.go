@@ -62,10 +62,10 @@ func TestPoliciesThatStay(t *testing.T) {
 		"newest five":         {map[string]string{"checkpoint.keep_policies": "5"}, nil, []int64{0, 2, 3, 4, 5, 6}},
 		"of kept checkpoints": {map[string]string{"checkpoint.keep": "3"}, nil, []int64{0, 2, 4, 5, 6}},
 		"evaluated": {nil, func(t *testing.T, h *runtest.Run) {
-			runtest.Put(t, h.Store, h.Layout.Eval(1, "final", 3), "{}")
+			runtest.Put(t, h.Store, h.Layout.Eval(1, "final", 3).Result(), "{}")
 		}, []int64{0, 3, 4, 5, 6}},
 		"being evaluated": {nil, func(t *testing.T, h *runtest.Run) {
-			runtest.Put(t, h.Store, h.Layout.EvalGroup(1, "final", 3, "greedy", "p1"), "{}")
+			runtest.Put(t, h.Store, h.Layout.Eval(1, "final", 3).Group("greedy", "p1"), "{}")
 		}, []int64{0, 3, 4, 5, 6}},
 		"good for a schedule": {nil, func(t *testing.T, h *runtest.Run) {
 			runtest.Put(t, h.Store, artifact.Schedule{ID: "nightly"}.Good(), `{"run_id": "demo", "policy": {"version": 1}}`)
@@ -104,7 +104,7 @@ func dieAmongPolicies(t *testing.T, set map[string]string) {
 	for i, step := range sixSteps {
 		train := script[3+i]
 		script[3+i] = func(m *runtest.Machine) error {
-			policy, ok, err := artifact.Lookup[run.Policy](t.Context(), store, h.Layout.PolicyRef(int64(step-1)))
+			policy, ok, err := artifact.Lookup[run.Policy](t.Context(), store, h.Layout.Policy(int64(step-1)).Ref())
 			if err != nil || !ok {
 				t.Fatalf("step %d: policy %d is gone (%v)", step, step-1, err)
 			}
@@ -304,7 +304,7 @@ func TestDamageThatARetentionMeetsIsNamed(t *testing.T) {
 	script := h.Script(t, 1, 2, 3, 4, 5)
 	m := runtest.Boot(h.Store, &runtest.Fate{})
 	runtest.CarryOut(t, m, script[:6])
-	damaged := h.Layout.BatchStats(1)
+	damaged := h.Layout.Step(1).BatchStats()
 	runtest.Put(t, h.Store, damaged, `{"samples": 1`)
 	var err error
 	for _, activity := range script[6:] {

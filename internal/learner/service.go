@@ -206,7 +206,7 @@ func (t *Service) drop() {
 }
 
 func (t *Service) trainSFT(ctx context.Context, in SFTInput) (run.SFTRecord, error) {
-	key := artifact.Layout{RunID: in.Run.RunID}.SFTResult(in.To)
+	key := artifact.Layout{RunID: in.Run.RunID}.SFT().Result(in.To)
 	if done, ok, err := artifact.Lookup[run.SFTRecord](ctx, t.Store, key); ok || err != nil {
 		return done, err
 	}
@@ -246,14 +246,14 @@ func (t *Service) publishPolicy(ctx context.Context, in PublishInput) (run.Polic
 	if in.Step < 0 {
 		return run.Policy{}, missing()
 	}
-	if p, ok, err := artifact.Lookup[run.Policy](ctx, t.Store, layout.PolicyRef(int64(in.Step))); ok || err != nil {
+	if p, ok, err := artifact.Lookup[run.Policy](ctx, t.Store, layout.Policy(int64(in.Step)).Ref()); ok || err != nil {
 		return p, err
 	}
 	cfg, err := run.ReadConfig(ctx, t.Store, in.Run)
 	if err != nil {
 		return run.Policy{}, err
 	}
-	_, taught, err := artifact.Lookup[run.SFTRecord](ctx, t.Store, layout.SFTResult(cfg.SFT.Steps))
+	_, taught, err := artifact.Lookup[run.SFTRecord](ctx, t.Store, layout.SFT().Result(cfg.SFT.Steps))
 	if err != nil {
 		return run.Policy{}, err
 	}
@@ -273,7 +273,7 @@ func (t *Service) publishPolicy(ctx context.Context, in PublishInput) (run.Polic
 
 func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	if done, ok, err := artifact.Lookup[run.Trained](ctx, t.Store, layout.TrainResult(in.Step)); ok || err != nil {
+	if done, ok, err := artifact.Lookup[run.Trained](ctx, t.Store, layout.Step(in.Step).TrainResult()); ok || err != nil {
 		return done, err
 	}
 	if err := t.checkBatch(ctx, in); err != nil {
@@ -314,7 +314,7 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	}
 	out.Saved, out.SaveTime = in.Save, t.Now().Sub(trained)
 	failpoint.Hit("train/before-result")
-	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
+	return artifact.PutOnce(ctx, t.Store, layout.Step(in.Step).TrainResult(), out)
 }
 
 // compilation is what was compiled before a span of work; nil before where nobody counts.
@@ -347,10 +347,10 @@ func (c compilation) end(busy *series.Busy) {
 // step would read that one. Errors: NotFound, Conflict.
 func (t *Service) checkBatch(ctx context.Context, in StepInput) error {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, t.Store, layout.BatchStats(in.Step))
+	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, t.Store, layout.Step(in.Step).BatchStats())
 	switch {
 	case err != nil:
-		return blob.AtRef(err, blob.Ref{Key: layout.BatchStats(in.Step)})
+		return blob.AtRef(err, blob.Ref{Key: layout.Step(in.Step).BatchStats()})
 	case !ok:
 		return missingBatch(layout, in.Step)
 	case built.Samples > 0 && built.Batch != in.Batch:

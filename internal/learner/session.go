@@ -107,9 +107,9 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 			return rl.TrainMetrics{}, err
 		}
 	}
-	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, s.store, s.Layout.BatchStats(step))
+	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, s.store, s.Layout.Step(step).BatchStats())
 	if err != nil {
-		return rl.TrainMetrics{}, blob.AtRef(err, blob.Ref{Key: s.Layout.BatchStats(step)})
+		return rl.TrainMetrics{}, blob.AtRef(err, blob.Ref{Key: s.Layout.Step(step).BatchStats()})
 	}
 	if !ok {
 		return rl.TrainMetrics{}, s.checkLeftOut(ctx, step)
@@ -266,14 +266,14 @@ func (s *session) publish(ctx context.Context) (run.Policy, error) {
 	if err != nil {
 		return run.Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
 	}
-	ref, err := s.learner.Publish(ctx, s.store, s.Layout.Policy(version), checkpoint.Policy{
+	ref, err := s.learner.Publish(ctx, s.store, s.Layout.Policy(version).Dir(), checkpoint.Policy{
 		Model: s.Model, Tokenizer: s.TokenizerJSON, Files: s.Files, Form: form,
 	})
 	if err != nil {
 		return run.Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
 	}
 	failpoint.Hit("policy/before-ref")
-	return artifact.PutOnce(ctx, s.store, s.Layout.PolicyRef(version), run.Policy{Version: version, Ref: ref})
+	return artifact.PutOnce(ctx, s.store, s.Layout.Policy(version).Ref(), run.Policy{Version: version, Ref: ref})
 }
 
 // formOf is how a policy of a run is published: as the run says, or as it was published first.
@@ -285,7 +285,7 @@ func (h Sharing) formOf(ctx context.Context, r *run.Loaded, version int64) (chec
 	if h.Published == nil {
 		return form, nil
 	}
-	sharded, ok, err := checkpoint.StoredInShards(ctx, h.Published, r.Layout.Policy(version))
+	sharded, ok, err := checkpoint.StoredInShards(ctx, h.Published, r.Layout.Policy(version).Dir())
 	if ok {
 		form.ShardFrom = 0
 	}

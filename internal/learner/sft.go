@@ -24,7 +24,7 @@ type sftData struct {
 
 // readSFT reads and renders the run's dialogues.
 func readSFT(ctx context.Context, store blob.Store, r *run.Loaded) (*sftData, error) {
-	key := r.Layout.Dialogues()
+	key := r.Layout.SFT().Dialogues()
 	data, err := blob.ReadKey(ctx, store, key)
 	if err != nil {
 		return nil, err

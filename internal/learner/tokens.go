@@ -23,7 +23,7 @@ func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, gr
 	if !ok || groups == 0 || s.saves.rehearsal {
 		return
 	}
-	if _, err := s.store.Stat(ctx, s.Layout.Entropies(step)); !errors.Is(err, blob.ErrNotExist) {
+	if _, err := s.store.Stat(ctx, s.Layout.Step(step).Entropies()); !errors.Is(err, blob.ErrNotExist) {
 		return // it comes last
 	}
 	var means []record.Row
@@ -41,12 +41,12 @@ func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, gr
 		if err != nil {
 			return
 		}
-		if _, err := blob.PutBytes(ctx, s.store, s.Layout.Tokens(step, samples[0].ProblemID), data, blob.Always); err != nil {
+		if _, err := blob.PutBytes(ctx, s.store, s.Layout.Step(step).Tokens(samples[0].ProblemID), data, blob.Always); err != nil {
 			return
 		}
 	}
 	if data, err := record.Entropies(means); err == nil {
-		_, _ = blob.PutBytes(ctx, s.store, s.Layout.Entropies(step), data, blob.Always) // see above
+		_, _ = blob.PutBytes(ctx, s.store, s.Layout.Step(step).Entropies(), data, blob.Always) // see above
 	}
 }
 

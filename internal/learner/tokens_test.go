@@ -71,7 +71,7 @@ func TestTokenStatsAreCompleted(t *testing.T) {
 		h := runtest.New(t, map[string]string{"tracker.token_stats": "9"})
 		h.StoreBatches(t, sixSteps...)
 		built := h.StoreBatch(t, 1, "p1", "q1")
-		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.BatchStats(1), built, blob.Always); err != nil {
+		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.Step(1).BatchStats(), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 		if left != "" {
@@ -80,7 +80,7 @@ func TestTokenStatsAreCompleted(t *testing.T) {
 			}
 		}
 		runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, sixSteps...))
-		infos, _, err := h.Store.ListFolder(t.Context(), h.Layout.TokensFolder(1))
+		infos, _, err := h.Store.ListFolder(t.Context(), h.Layout.Step(1).TokensFolder())
 		if err != nil {
 			t.Fatal(err)
 		}

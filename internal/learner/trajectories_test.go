@@ -18,7 +18,7 @@ func storeTrajectories(t *testing.T, h *runtest.Run, steps ...int) {
 	t.Helper()
 	for _, step := range steps {
 		for _, problem := range []string{"p1", "p2"} {
-			runtest.Put(t, h.Store, h.Layout.Group(step, problem), fmt.Sprintf("{\"step\": %d}\n", step))
+			runtest.Put(t, h.Store, h.Layout.Step(step).Group(problem), fmt.Sprintf("{\"step\": %d}\n", step))
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestPruningLooksAtFewFolders(t *testing.T) {
 	// The saves after steps 4 and 6 begin at steps 2 and 4 and end at one without any. A
 	// step is listed to see whether it has some, and to delete them.
 	for step, want := range map[int]int{1: 2, 2: 3, 3: 2, 4: 2, 5: 0, 6: 0} {
-		if got := listed.folders[h.Layout.Groups(step)]; got != want {
+		if got := listed.folders[h.Layout.Step(step).Groups()]; got != want {
 			t.Errorf("the trajectories of step %d were listed %d times, want %d", step, got, want)
 		}
 	}

@@ -55,7 +55,7 @@ func whitenedBatch(t *testing.T, estimator string) rl.Batch {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := blob.PutBytes(t.Context(), h.Store, h.Layout.Group(1, id), data, blob.Always); err != nil {
+		if _, err := blob.PutBytes(t.Context(), h.Store, h.Layout.Step(1).Group(id), data, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}

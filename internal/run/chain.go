@@ -36,7 +36,7 @@ func (c *Chain) AddStep(ctx context.Context, store blob.Store, in StepInput) err
 	if err != nil {
 		return err
 	}
-	rollouts, built, err := readSummed[BuiltBatch](ctx, store, layout.BatchStats(in.Step))
+	rollouts, built, err := readSummed[BuiltBatch](ctx, store, layout.Step(in.Step).BatchStats())
 	if err != nil && !errors.Is(err, blob.ErrNotExist) { // a run does not stand still for what somebody deleted
 		return err
 	}
@@ -47,8 +47,8 @@ func (c *Chain) AddStep(ctx context.Context, store blob.Store, in StepInput) err
 			SampledBy: in.SampledBy.Ref.SHA256, PolicyOut: in.Train.Policy.Ref.SHA256, Rollouts: rollouts.SHA256, Batch: built.Batch, Metrics: &metrics,
 		},
 		Keys: []string{
-			layout.BatchStats(in.Step), layout.TrainResult(in.Step), layout.PolicyRef(in.Train.Policy.Version), layout.StepLog(in.Step), layout.Watch(in.Step),
-			layout.Index(in.Step),
+			layout.Step(in.Step).BatchStats(), layout.Step(in.Step).TrainResult(), layout.Policy(in.Train.Policy.Version).Ref(), layout.Step(in.Step).Log(), layout.Step(in.Step).Watch(),
+			layout.Step(in.Step).Index(),
 		},
 		MadeBy: chain.AddMaker(chain.AddMaker(slices.Clone(in.Sample.MadeBy), in.Train.MadeBy), c.By),
 	}
@@ -67,7 +67,7 @@ func (c *Chain) opening(ctx context.Context, store blob.Store, ref Ref, step int
 		return chain.Draft{}, err
 	}
 	d := chain.Draft{Facts: chain.Facts{Run: ref.RunID, Kind: chain.Opening, Step: step - 1, Config: sum}, MadeBy: chain.AddMaker(nil, c.By)}
-	ready, _, err := artifact.Lookup[Prepared](ctx, store, layout.DataReady())
+	ready, _, err := artifact.Lookup[Prepared](ctx, store, layout.Data().Ready())
 	if err != nil {
 		return d, err
 	}
@@ -82,12 +82,12 @@ func (c *Chain) opening(ctx context.Context, store blob.Store, ref Ref, step int
 	versions = slices.DeleteFunc(versions, func(v int64) bool { return v >= int64(step) })
 	if len(versions) > 0 {
 		newest := versions[len(versions)-1]
-		_, policy, err := readSummed[Policy](ctx, store, layout.PolicyRef(newest))
+		_, policy, err := readSummed[Policy](ctx, store, layout.Policy(newest).Ref())
 		if err != nil {
 			return d, err
 		}
 		d.Facts.PolicyOut = policy.Ref.SHA256
-		d.Keys = append(d.Keys, layout.PolicyRef(newest))
+		d.Keys = append(d.Keys, layout.Policy(newest).Ref())
 	}
 	cfg, err := ReadConfig(ctx, store, ref)
 	if err != nil {
@@ -96,9 +96,9 @@ func (c *Chain) opening(ctx context.Context, store blob.Store, ref Ref, step int
 	if from := cfg.Fork; from.RunID != "" {
 		d.Facts.Fork = fmt.Sprintf("%s@%d", from.RunID, from.Step)
 		parent := artifact.Layout{RunID: from.RunID}
-		key := parent.Manifest(from.Step)
+		key := parent.Step(from.Step).Manifest()
 		if from.Step == 0 {
-			key = parent.Opening()
+			key = parent.Chain().Opening()
 		}
 		data, err := blob.ReadKey(ctx, store, key)
 		if err == nil {
@@ -185,7 +185,7 @@ type amendedSum struct {
 // the step where there are some: an order for a later step changes nothing before it.
 func (c *Chain) configSum(ctx context.Context, store blob.Store, ref Ref, step int) (string, error) {
 	layout := artifact.Layout{RunID: ref.RunID}
-	if ref.Config.Key == layout.Config() {
+	if ref.Config.Key == layout.Config().Opened() {
 		return ref.Config.SHA256, nil
 	}
 	c.mu.Lock()
@@ -209,7 +209,7 @@ func (c *Chain) configSum(ctx context.Context, store blob.Store, ref Ref, step i
 // amendedSums are the sums of an amended configuration: first that of the frozen one,
 // then one for each amendment since, over the sum before and the amendment.
 func amendedSums(ctx context.Context, store blob.Store, ref Ref) ([]amendedSum, error) {
-	key := artifact.Layout{RunID: ref.RunID}.Config()
+	key := artifact.Layout{RunID: ref.RunID}.Config().Opened()
 	data, err := blob.ReadKey(ctx, store, key)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of run %s: %w", ref.RunID, err)

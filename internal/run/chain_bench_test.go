@@ -20,7 +20,7 @@ func BenchmarkManifest(b *testing.B) {
 	}
 	all := runtest.Dump(b, h.Store)
 	for key, data := range all {
-		if key == h.Layout.Opening() || key == h.Layout.Manifest(1) {
+		if key == h.Layout.Chain().Opening() || key == h.Layout.Step(1).Manifest() {
 			continue
 		}
 		if _, err := blob.PutBytes(b.Context(), store, key, []byte(data), blob.Always); err != nil {
@@ -35,7 +35,7 @@ func BenchmarkManifest(b *testing.B) {
 		in.Step = n
 		if n > 1 {
 			b.StopTimer()
-			for _, key := range []func(int) string{h.Layout.BatchStats, h.Layout.TrainResult, h.Layout.StepLog, h.Layout.Watch} {
+			for _, key := range []func(int) string{func(step int) string { return h.Layout.Step(step).BatchStats() }, func(step int) string { return h.Layout.Step(step).TrainResult() }, func(step int) string { return h.Layout.Step(step).Log() }, func(step int) string { return h.Layout.Step(step).Watch() }} {
 				if _, err := blob.PutBytes(b.Context(), store, key(n), []byte(all[key(1)]), blob.Always); err != nil {
 					b.Fatal(err)
 				}

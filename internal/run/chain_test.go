@@ -18,11 +18,11 @@ func TestDeathAmongManifestsHeals(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 1, false)
 	before := runtest.Dump(t, h.Store)
-	for _, key := range []string{h.Layout.Opening(), h.Layout.Manifest(1), h.Layout.StepLog(1), h.Layout.Watch(1)} {
+	for _, key := range []string{h.Layout.Chain().Opening(), h.Layout.Step(1).Manifest(), h.Layout.Step(1).Log(), h.Layout.Step(1).Watch()} {
 		delete(before, key)
 	}
 	in := stepNumbers(h, 1)
-	in.Train.Policy = run.Policy{Version: 1, Ref: blob.RefOf(h.Layout.Policy(1)+"/policy.json", []byte(before[h.Layout.Policy(1)+"/policy.json"]))}
+	in.Train.Policy = run.Policy{Version: 1, Ref: blob.RefOf(h.Layout.Policy(1).Dir()+"/policy.json", []byte(before[h.Layout.Policy(1).Dir()+"/policy.json"]))}
 	end := run.FinishInput{Run: h.Ref, Started: begin(), Ended: begin(), Policy: in.Train.Policy}
 	calls := func(store blob.Store, c *run.Chain) error {
 		if _, err := run.LogStep(t.Context(), store, h.Config, in); err != nil {
@@ -74,7 +74,7 @@ func TestAmendmentCountsFromItsStep(t *testing.T) {
 			}
 		}
 		for n := 1; n <= 3; n++ {
-			if err := h.Store.Delete(t.Context(), h.Layout.Manifest(n)); err != nil {
+			if err := h.Store.Delete(t.Context(), h.Layout.Step(n).Manifest()); err != nil {
 				t.Fatal(err)
 			}
 			if err := writer.AddStep(t.Context(), h.Store, stepNumbers(h, n)); err != nil {

@@ -77,7 +77,7 @@ func BestCursors(ctx context.Context, store blob.Store, plan Plan, cursors []int
 		if cursor < plan.SFTSteps || !ok || step > newest {
 			continue
 		}
-		key := artifact.Layout{RunID: plan.RunID}.BatchStats(step)
+		key := artifact.Layout{RunID: plan.RunID}.Step(step).BatchStats()
 		built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, key)
 		if err != nil {
 			return nil, blob.AtRef(err, blob.Ref{Key: key})

@@ -18,7 +18,7 @@ func TestRewardOfAPolicyIsOfTheStepItSampled(t *testing.T) {
 	store := memblob.New()
 	for step, reward := range []float64{0, 0.1, 0.2, 0.9, 0.4, 0.8, 0.3} { // of steps 1 to 6
 		built := run.BuiltBatch{Stats: run.StepRollouts{RewardMean: reward}}
-		if _, err := blob.PutJSON(t.Context(), store, artifact.Layout{RunID: "demo"}.BatchStats(step), built, blob.Always); err != nil {
+		if _, err := blob.PutJSON(t.Context(), store, artifact.Layout{RunID: "demo"}.Step(step).BatchStats(), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -56,7 +56,7 @@ func Finish(ctx context.Context, store blob.Store, in FinishInput, chain *Chain,
 	summary.Seed, summary.ConfigSHA256 = cfg.Seed, in.Run.Config.SHA256
 	summary.PeakRSSBytes = peakRSS
 	if !in.Policy.Ref.IsZero() {
-		summary.PolicyPath = store.Locate(layout.Policy(in.Policy.Version))
+		summary.PolicyPath = store.Locate(layout.Policy(in.Policy.Version).Dir())
 	}
 	failpoint.Hit("finish/before-closing")
 	if summary.Proof, err = chain.seal(ctx, store, in.Run, lastStep(in, records), summary); err != nil {

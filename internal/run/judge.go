@@ -36,7 +36,7 @@ type StageVerdict struct {
 // JudgeStage returns the verdict of a step, the stored one where there is one.
 func JudgeStage(ctx context.Context, store blob.Store, in StageInput) (StageVerdict, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	done, ok, err := artifact.Lookup[rules.Verdict](ctx, store, layout.Verdict(in.Step))
+	done, ok, err := artifact.Lookup[rules.Verdict](ctx, store, layout.Step(in.Step).Verdict())
 	if ok || err != nil {
 		return brief(done), err
 	}
@@ -67,7 +67,7 @@ func JudgeStage(ctx context.Context, store blob.Store, in StageInput) (StageVerd
 		}
 	}
 	failpoint.Hit("judge/before-verdict")
-	out, err = artifact.PutOnce(ctx, store, layout.Verdict(in.Step), out)
+	out, err = artifact.PutOnce(ctx, store, layout.Step(in.Step).Verdict(), out)
 	return brief(out), err
 }
 
@@ -81,7 +81,7 @@ func trailBefore(ctx context.Context, store blob.Store, layout artifact.Layout, 
 	if in.Step <= in.First {
 		return rules.Verdict{}, nil
 	}
-	v, ok, err := artifact.Lookup[rules.Verdict](ctx, store, layout.Verdict(in.Step-1))
+	v, ok, err := artifact.Lookup[rules.Verdict](ctx, store, layout.Step(in.Step-1).Verdict())
 	if ok || err != nil {
 		return v, err
 	}
@@ -94,16 +94,16 @@ func trailBefore(ctx context.Context, store blob.Store, layout artifact.Layout, 
 
 // figures reads what a step stored of its rollouts and of its update.
 func figures(ctx context.Context, store blob.Store, layout artifact.Layout, step int) (rules.Figures, error) {
-	built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, layout.BatchStats(step))
+	built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, layout.Step(step).BatchStats())
 	if err == nil && !ok {
-		err = fmt.Errorf("step %d has no %s: %w", step, layout.BatchStats(step), blob.ErrNotExist)
+		err = fmt.Errorf("step %d has no %s: %w", step, layout.Step(step).BatchStats(), blob.ErrNotExist)
 	}
 	if err != nil {
 		return rules.Figures{}, err
 	}
-	trained, ok, err := artifact.Lookup[Trained](ctx, store, layout.TrainResult(step))
+	trained, ok, err := artifact.Lookup[Trained](ctx, store, layout.Step(step).TrainResult())
 	if err == nil && !ok {
-		err = fmt.Errorf("step %d has no %s: %w", step, layout.TrainResult(step), blob.ErrNotExist)
+		err = fmt.Errorf("step %d has no %s: %w", step, layout.Step(step).TrainResult(), blob.ErrNotExist)
 	}
 	r, m := built.Stats, trained.Metrics
 	return rules.Figures{
@@ -127,7 +127,7 @@ func scores(ctx context.Context, store blob.Store, layout artifact.Layout, p con
 	found := make([]rules.Score, len(steps))
 	there := make([]bool, len(steps))
 	err := artifact.Each(ctx, len(steps), func(ctx context.Context, i int) error {
-		e, ok, err := artifact.Lookup[Evaluation](ctx, store, layout.EvalSet(p.Eval, int64(steps[i])))
+		e, ok, err := artifact.Lookup[Evaluation](ctx, store, layout.EvalSet(p.Eval, int64(steps[i])).Result())
 		found[i], there[i] = rules.Score{Step: steps[i], Accuracy: e.SampledAccuracy}, ok
 		return err
 	})
@@ -184,7 +184,7 @@ func JudgeGate(ctx context.Context, store blob.Store, in GateInput) (GateResult,
 		return GateResult{}, err
 	}
 	failpoint.Hit("judge/before-gate")
-	return artifact.PutOnce(ctx, store, artifact.Layout{RunID: in.Run.RunID}.GateResult(), gate(cfg.SFT.Gate, in.Before))
+	return artifact.PutOnce(ctx, store, artifact.Layout{RunID: in.Run.RunID}.SFT().Gate(), gate(cfg.SFT.Gate, in.Before))
 }
 
 func gate(g config.SFTGate, e Evaluation) GateResult {

@@ -16,11 +16,11 @@ import (
 func store(t *testing.T, h *runtest.Run, step int, reward float64) {
 	t.Helper()
 	built := run.BuiltBatch{Samples: 1, Stats: run.StepRollouts{RewardMean: reward, MeanResponseTokens: 50}}
-	if _, err := artifact.PutOnce(t.Context(), h.Store, h.Layout.BatchStats(step), built); err != nil {
+	if _, err := artifact.PutOnce(t.Context(), h.Store, h.Layout.Step(step).BatchStats(), built); err != nil {
 		t.Fatal(err)
 	}
 	trained := run.Trained{Metrics: rl.TrainMetrics{Entropy: 0.5, Updates: 1}}
-	if _, err := artifact.PutOnce(t.Context(), h.Store, h.Layout.TrainResult(step), trained); err != nil {
+	if _, err := artifact.PutOnce(t.Context(), h.Store, h.Layout.Step(step).TrainResult(), trained); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -51,7 +51,7 @@ func TestVerdictSticks(t *testing.T) {
 		t.Errorf("step 4: %+v", want)
 	}
 	for step := range 4 { // as if a crash had lost the others
-		key := h.Layout.Verdict(step + 1)
+		key := h.Layout.Step(step + 1).Verdict()
 		if step+1 == 4 {
 			continue
 		}
@@ -62,7 +62,7 @@ func TestVerdictSticks(t *testing.T) {
 	if again := ask(t, h, 4); again != want {
 		t.Errorf("asked again: %+v, want %+v", again, want)
 	}
-	if err := h.Store.Delete(t.Context(), h.Layout.Verdict(4)); err != nil {
+	if err := h.Store.Delete(t.Context(), h.Layout.Step(4).Verdict()); err != nil {
 		t.Fatal(err)
 	}
 	if again := ask(t, h, 4); again != want {

@@ -87,7 +87,7 @@ func (r *Loaded) readStart(ctx context.Context, store blob.Store) error {
 	if !r.Config.Model.Starts() {
 		return nil
 	}
-	ready, _, err := artifact.Lookup[Prepared](ctx, store, r.Layout.DataReady())
+	ready, _, err := artifact.Lookup[Prepared](ctx, store, r.Layout.Data().Ready())
 	if err == nil && ready.Start == nil {
 		err = blob.ErrNotExist
 	}

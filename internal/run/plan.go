@@ -263,7 +263,7 @@ func StoredPlan(ctx context.Context, store blob.Store, runID string) (plan Plan,
 	if err != nil || !ok {
 		return Plan{}, ok, err
 	}
-	newest, amended, err := artifact.Lookup[blob.Ref](ctx, store, layout.NewestConfig())
+	newest, amended, err := artifact.Lookup[blob.Ref](ctx, store, layout.Config().Newest())
 	if err != nil || !amended {
 		return stored.Plan, true, err
 	}

@@ -41,7 +41,7 @@ func CheckpointPolicy(ctx context.Context, store blob.Store, runID string, manif
 // HasPolicy finds out whether a run has a policy of a version.
 // Errors: InvalidConfig, naming those that it has.
 func HasPolicy(ctx context.Context, store blob.Store, runID string, version int64) error {
-	_, ok, err := artifact.Lookup[Policy](ctx, store, artifact.Layout{RunID: runID}.PolicyRef(version))
+	_, ok, err := artifact.Lookup[Policy](ctx, store, artifact.Layout{RunID: runID}.Policy(version).Ref())
 	if err == nil && !ok {
 		err = MissingPolicy(ctx, store, fault.InvalidConfig, runID, version)
 	}
@@ -51,7 +51,7 @@ func HasPolicy(ctx context.Context, store blob.Store, runID string, version int6
 // PublishedPolicy reads a policy that a run has published.
 // Errors: InvalidConfig for one that it has not.
 func PublishedPolicy(ctx context.Context, store blob.Store, runID string, version int64) (checkpoint.Policy, error) {
-	p, ok, err := artifact.Lookup[Policy](ctx, store, artifact.Layout{RunID: runID}.PolicyRef(version))
+	p, ok, err := artifact.Lookup[Policy](ctx, store, artifact.Layout{RunID: runID}.Policy(version).Ref())
 	if err == nil && !ok {
 		err = MissingPolicy(ctx, store, fault.InvalidConfig, runID, version)
 	}
@@ -75,7 +75,7 @@ func MissingPolicy(ctx context.Context, store blob.Store, kind fault.Kind, runID
 	}
 	gone := ""
 	if version > 0 {
-		_, err := store.Stat(ctx, layout.TrainResult(int(version)))
+		_, err := store.Stat(ctx, layout.Step(int(version)).TrainResult())
 		if err != nil && !errors.Is(err, blob.ErrNotExist) {
 			return err
 		}
@@ -91,7 +91,7 @@ func ExplainMissing(ctx context.Context, store blob.Store, runID string, version
 	if !errors.Is(err, blob.ErrNotExist) {
 		return err
 	}
-	_, there, lookupErr := artifact.Lookup[Policy](ctx, store, artifact.Layout{RunID: runID}.PolicyRef(version))
+	_, there, lookupErr := artifact.Lookup[Policy](ctx, store, artifact.Layout{RunID: runID}.Policy(version).Ref())
 	if there || lookupErr != nil { // then something else is wrong with it
 		return err
 	}

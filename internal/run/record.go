@@ -73,14 +73,14 @@ func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput
 	record.NotPromised = cfg.NotPromised()
 	writes := []func(context.Context) error{
 		func(ctx context.Context) error {
-			stored, err := artifact.PutOnce(ctx, store, layout.StepLog(in.Step), record)
+			stored, err := artifact.PutOnce(ctx, store, layout.Step(in.Step).Log(), record)
 			if err == nil && cfg.At(in.Step).Tracker.TensorBoard {
 				err = putEventFile(ctx, store, layout, stored)
 			}
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			w.after, err = artifact.PutOnce(ctx, store, layout.Watch(in.Step), w.after)
+			w.after, err = artifact.PutOnce(ctx, store, layout.Step(in.Step).Watch(), w.after)
 			return err
 		},
 		func(ctx context.Context) error {
@@ -155,7 +155,7 @@ type Skip struct {
 // time is part of its key, and differs when the task of a dead worker is repeated.
 func LogEvent(ctx context.Context, store blob.Store, in Event) error {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	key := layout.Event(in.Time.UnixNano(), in.Kind, in.Text)
+	key := layout.Events().Entry(in.Time.UnixNano(), in.Kind, in.Text)
 	there := false
 	if in.ID != "" {
 		var err error
@@ -176,7 +176,7 @@ func LogEvent(ctx context.Context, store blob.Store, in Event) error {
 
 // hasEvent reports whether the entry with an id is there, under the key of any time.
 func hasEvent(ctx context.Context, store blob.Store, layout artifact.Layout, key, id string) (bool, error) {
-	infos, err := store.List(ctx, layout.Events()+"/")
+	infos, err := store.List(ctx, layout.Events().Dir()+"/")
 	if err != nil {
 		return false, err
 	}

@@ -81,7 +81,7 @@ func TestStepRecord(t *testing.T) {
 	if _, err := run.LogStep(t.Context(), h.Store, h.Config, in); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "step.golden", runtest.Dump(t, h.Store)[h.Layout.StepLog(1)])
+	golden(t, "step.golden", runtest.Dump(t, h.Store)[h.Layout.Step(1).Log()])
 }
 
 // TestEventFileOfAStepMadeAgain: TensorBoard finds each step once, with the numbers of its record.
@@ -184,7 +184,7 @@ func TestEventsDoNotHideEachOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	infos, err := h.Store.List(t.Context(), h.Layout.Events()+"/")
+	infos, err := h.Store.List(t.Context(), h.Layout.Events().Dir()+"/")
 	if err != nil || len(infos) != 2 {
 		t.Errorf("%d events (%v), want 2", len(infos), err)
 	}
@@ -195,7 +195,7 @@ func TestEventsDoNotHideEachOther(t *testing.T) {
 func TestRepeatedEventIsLoggedOnce(t *testing.T) {
 	h := runtest.New(t, nil)
 	count := func() int {
-		infos, err := h.Store.List(t.Context(), h.Layout.Events()+"/")
+		infos, err := h.Store.List(t.Context(), h.Layout.Events().Dir()+"/")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func gatherRecords(ctx context.Context, store blob.Store, layout artifact.Layout
 	var keys []string
 	for _, step := range steps {
 		if _, ok := known[step]; !ok {
-			keys = append(keys, layout.StepLog(step))
+			keys = append(keys, layout.Step(step).Log())
 		}
 	}
 	rest, err := artifact.Gather[StepRecord](ctx, store, keys)
@@ -105,7 +105,7 @@ func StoreBlock(ctx context.Context, store blob.Store, layout artifact.Layout, s
 	}
 	records := make([]json.RawMessage, artifact.SeriesSteps)
 	err := artifact.Each(ctx, len(records), func(ctx context.Context, i int) error {
-		data, err := blob.ReadKey(ctx, store, layout.StepLog(step-artifact.SeriesSteps+1+i))
+		data, err := blob.ReadKey(ctx, store, layout.Step(step-artifact.SeriesSteps+1+i).Log())
 		if errors.Is(err, blob.ErrNotExist) {
 			return nil
 		}
@@ -163,7 +163,7 @@ func stageEnds(ctx context.Context, store blob.Store, plan Plan) ([]int, error) 
 	ends := make([]int, len(plan.Stages))
 	return ends, artifact.Each(ctx, len(ends), func(ctx context.Context, i int) error {
 		s := plan.Stages[i]
-		end, ok, err := artifact.Newest(ctx, store, plan.firstOwn(s), s.FirstStep+s.Steps-1, artifact.Layout{RunID: plan.RunID}.StepLog)
+		end, ok, err := artifact.Newest(ctx, store, plan.firstOwn(s), s.FirstStep+s.Steps-1, func(step int) string { return artifact.Layout{RunID: plan.RunID}.Step(step).Log() })
 		if ok {
 			ends[i] = end
 		}

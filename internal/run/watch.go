@@ -56,18 +56,18 @@ func newWatching(ctx context.Context, store blob.Store, cfg config.Run, in StepI
 // or after the last step of an earlier stage that ended early.
 func stateBefore(ctx context.Context, store blob.Store, cfg config.Run, in StepInput) (rules.WatchState, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	state, ok, err := artifact.Lookup[rules.WatchState](ctx, store, layout.Watch(in.Step-1))
+	state, ok, err := artifact.Lookup[rules.WatchState](ctx, store, layout.Step(in.Step-1).Watch())
 	if ok || err != nil {
 		return state, err
 	}
 	for _, s := range slices.Backward(PlanOf(in.Run.RunID, cfg.At(in.Step)).Stages) {
 		first, last := max(s.FirstStep, cfg.Fork.Step+1), min(s.FirstStep+s.Steps, in.Step)-1
-		step, ok, err := artifact.Newest(ctx, store, first, last, layout.Watch)
+		step, ok, err := artifact.Newest(ctx, store, first, last, func(step int) string { return layout.Step(step).Watch() })
 		if err != nil {
 			return state, err
 		}
 		if ok {
-			state, _, err = artifact.Lookup[rules.WatchState](ctx, store, layout.Watch(step))
+			state, _, err = artifact.Lookup[rules.WatchState](ctx, store, layout.Step(step).Watch())
 			return state, err
 		}
 	}
@@ -107,7 +107,7 @@ func watchedStep(in StepInput) rules.StepFigures {
 // WarnOfNoUpdate logs an alert when none of a run's steps has changed the policy.
 func WarnOfNoUpdate(ctx context.Context, store blob.Store, in FinishInput) error {
 	last := int(in.Policy.Version)
-	state, ok, err := artifact.Lookup[rules.WatchState](ctx, store, artifact.Layout{RunID: in.Run.RunID}.Watch(last))
+	state, ok, err := artifact.Lookup[rules.WatchState](ctx, store, artifact.Layout{RunID: in.Run.RunID}.Step(last).Watch())
 	if err != nil || !ok || state.Updates > 0 {
 		return err
 	}

@@ -47,7 +47,7 @@ func TestCollapseIsNotSilent(t *testing.T) {
 	}
 	var alerts []string
 	for key, data := range runtest.Dump(t, h.Store) {
-		if strings.HasPrefix(key, h.Layout.Events()+"/") && artifact.EventKind(key) == run.EventAlert {
+		if strings.HasPrefix(key, h.Layout.Events().Dir()+"/") && artifact.EventKind(key) == run.EventAlert {
 			alerts = append(alerts, data)
 		}
 	}
@@ -103,7 +103,7 @@ func TestWatchGoesOnBehindAStageThatEndedEarly(t *testing.T) {
 	if _, err := run.LogStep(t.Context(), h.Store, h.Config, in); err != nil {
 		t.Fatal(err)
 	}
-	state, ok, err := artifact.Lookup[rules.WatchState](t.Context(), h.Store, h.Layout.Watch(second))
+	state, ok, err := artifact.Lookup[rules.WatchState](t.Context(), h.Store, h.Layout.Step(second).Watch())
 	if err != nil || !ok || state.Updates == 0 || len(state.Walls) < 2 {
 		t.Errorf("the watch knows %+v (%v, %v) after the jump, want the updates and the pace of the first stage", state, ok, err)
 	}

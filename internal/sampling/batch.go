@@ -31,14 +31,14 @@ type BatchInput struct {
 // stored when each group ended. It reads one record of each shard and no content.
 func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.BuiltBatch, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	done, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.BatchStats(in.Step))
+	done, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.Step(in.Step).BatchStats())
 	if err != nil {
-		return done, blob.AtRef(err, blob.Ref{Key: layout.BatchStats(in.Step)})
+		return done, blob.AtRef(err, blob.Ref{Key: layout.Step(in.Step).BatchStats()})
 	}
 	if ok {
 		return done, dropPassing(ctx, store, layout, in)
 	}
-	batch, ref, err := storedBatch(ctx, store, layout.Batch(in.Step))
+	batch, ref, err := storedBatch(ctx, store, layout.Step(in.Step).Batch())
 	if blob.IsDamage(err) {
 		batch, ref, err = collectBatch(ctx, store, in)
 	}
@@ -55,7 +55,7 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 		out.Samples += batch.Groups[i].NumSamples
 	}
 	failpoint.Hit("batch/before-stats")
-	return artifact.PutOnce(ctx, store, layout.BatchStats(in.Step), out)
+	return artifact.PutOnce(ctx, store, layout.Step(in.Step).BatchStats(), out)
 }
 
 // dropPassing deletes what the batch replaces: the shards, and the trajectories that
@@ -67,7 +67,7 @@ func dropPassing(ctx context.Context, store blob.Store, layout artifact.Layout, 
 			return err
 		}
 	}
-	for _, folder := range []string{layout.EndedFolder(in.Step), layout.Step(in.Step, "parts")} {
+	for _, folder := range []string{layout.Step(in.Step).EndedFolder(), layout.Step(in.Step).PartsFolder()} {
 		passing, err := store.List(ctx, folder+"/")
 		if err != nil {
 			return err
@@ -118,7 +118,7 @@ func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Sto
 	if err != nil {
 		return batch, blob.Ref{}, fault.OfEncoding(fmt.Errorf("encode batch of step %d: %w", in.Step, err))
 	}
-	ref, err := blob.PutBytes(ctx, store, artifact.Layout{RunID: in.Run.RunID}.Batch(in.Step), data, blob.Always)
+	ref, err := blob.PutBytes(ctx, store, artifact.Layout{RunID: in.Run.RunID}.Step(in.Step).Batch(), data, blob.Always)
 	return batch, ref, err
 }
 
@@ -166,14 +166,14 @@ func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.G
 	if err != nil {
 		return nil, err
 	}
-	problems, err := run.ProblemsByID(ctx, store, layout.TrainProblems(in.Stage), in.ProblemIDs)
+	problems, err := run.ProblemsByID(ctx, store, layout.Stage(in.Stage).Train(), in.ProblemIDs)
 	if err != nil {
 		return nil, err
 	}
 	recorder := newRecorder(store, layout, in.Stage, in.Step, cfg)
 	var out []run.GroupRecord
 	for _, p := range problems {
-		key := layout.Group(in.Step, p.ID)
+		key := layout.Step(in.Step).Group(p.ID)
 		group, ok, err := lookupGroup(ctx, store, key, p)
 		if err == nil && !ok {
 			err = fmt.Errorf("%s: no group of problem %s in step %d: %w", store.Locate(key), p.ID, in.Step, blob.ErrNotExist)

@@ -82,7 +82,7 @@ func TestBatchNumbers(t *testing.T) {
 		t.Errorf("mean error penalty of correct trajectories %v", got.Stats.PErrMean)
 	}
 	var advantages []float32
-	for _, g := range runtest.ReadLines[run.StoredBatch](t, h.Store, h.Layout.Batch(1))[0].Groups {
+	for _, g := range runtest.ReadLines[run.StoredBatch](t, h.Store, h.Layout.Step(1).Batch())[0].Groups {
 		if (g.Fate == grpo.FateKept) != (g.ProblemID == ids[0]) || (g.NumSamples > 0) != (g.Fate == grpo.FateKept) {
 			t.Errorf("group %s: runtest.Fate %s with %d samples", g.ProblemID, g.Fate, g.NumSamples)
 		}
@@ -106,7 +106,7 @@ func TestBatchNumbers(t *testing.T) {
 	}
 
 	for _, id := range ids { // a second attempt must not need the groups
-		if err := h.Store.Delete(t.Context(), h.Layout.Group(1, id)); err != nil {
+		if err := h.Store.Delete(t.Context(), h.Layout.Step(1).Group(id)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,7 +130,7 @@ func putGroup(t testing.TB, h *runtest.Run, step int, id string, group []rl.Traj
 			t.Fatal(err)
 		}
 	}
-	runtest.Put(t, h.Store, h.Layout.Group(step, id), lines.String())
+	runtest.Put(t, h.Store, h.Layout.Step(step).Group(id), lines.String())
 }
 
 // TestStepWithoutSignalHasNoSamples, but says what became of its groups.
@@ -145,7 +145,7 @@ func TestStepWithoutSignalHasNoSamples(t *testing.T) {
 		t.Errorf("%+v (%v)", got, err)
 	}
 	for key := range runtest.Dump(t, h.Store) {
-		if strings.HasPrefix(key, h.Layout.Step(1, "samples")) {
+		if strings.HasPrefix(key, h.Layout.Step(1).Dir()+"/samples") {
 			t.Errorf("samples of a group without a signal are stored: %s", key)
 		}
 	}

@@ -77,7 +77,7 @@ func (d *deck) deal(from, n int, taken map[string]bool, bands config.Bands) Sele
 // stores what it dealt.
 func (s *Selector) selectFrom(ctx context.Context, store blob.Store, in SelectInput, cfg config.Run) ([]string, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	key := layout.Selection(in.Step, in.Round)
+	key := layout.Step(in.Step).Selection(in.Round)
 	if done, ok, err := artifact.Lookup[Selection](ctx, store, key); ok || err != nil {
 		return done.ProblemIDs, err
 	}
@@ -120,7 +120,7 @@ func place(ctx context.Context, store blob.Store, layout artifact.Layout, in Sel
 	next, found := (in.StageStep-1)*perStep, false
 	follow := func(step, rounds int) error {
 		for round := range rounds {
-			s, ok, err := artifact.Lookup[Selection](ctx, store, layout.Selection(step, round))
+			s, ok, err := artifact.Lookup[Selection](ctx, store, layout.Step(step).Selection(round))
 			if err != nil || !ok {
 				return err
 			}
@@ -178,14 +178,14 @@ func (d *deck) readRates(ctx context.Context, store blob.Store, layout artifact.
 		d.rates, d.ratedTo = map[string]ratedProblem{}, 0
 	}
 	for step := max(first, d.ratedTo+1); step <= last; step++ {
-		batch, ok, err := artifact.Lookup[run.StoredBatch](ctx, store, layout.Batch(step))
+		batch, ok, err := artifact.Lookup[run.StoredBatch](ctx, store, layout.Step(step).Batch())
 		if err != nil {
 			return err
 		}
 		if !ok {
 			continue // made by the run that this one is a fork of
 		}
-		selected, _, err := artifact.Lookup[Selection](ctx, store, layout.Selection(step, 0))
+		selected, _, err := artifact.Lookup[Selection](ctx, store, layout.Step(step).Selection(0))
 		if err != nil {
 			return err
 		}

@@ -37,33 +37,33 @@ type EvaluateInput struct {
 func (in EvaluateInput) result() string {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	if in.Set != "" {
-		return layout.EvalSet(in.Set, in.Policy.Version)
+		return layout.EvalSet(in.Set, in.Policy.Version).Result()
 	}
-	return layout.Eval(in.Stage, in.Label, in.Policy.Version)
+	return layout.Eval(in.Stage, in.Label, in.Policy.Version).Result()
 }
 
 func (in EvaluateInput) trajectories() string {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	if in.Set != "" {
-		return layout.EvalSetTrajectories(in.Set, in.Policy.Version)
+		return layout.EvalSet(in.Set, in.Policy.Version).Trajectories()
 	}
-	return layout.EvalTrajectories(in.Stage, in.Label, in.Policy.Version)
+	return layout.Eval(in.Stage, in.Label, in.Policy.Version).Trajectories()
 }
 
 func (in EvaluateInput) group(how, problemID string) string {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	if in.Set != "" {
-		return layout.EvalSetGroup(in.Set, in.Policy.Version, how, problemID)
+		return layout.EvalSet(in.Set, in.Policy.Version).Group(how, problemID)
 	}
-	return layout.EvalGroup(in.Stage, in.Label, in.Policy.Version, how, problemID)
+	return layout.Eval(in.Stage, in.Label, in.Policy.Version).Group(how, problemID)
 }
 
 func (in EvaluateInput) problems() string {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	if in.Set != "" {
-		return layout.EvalSetProblems(in.Set)
+		return layout.Data().EvalSet(in.Set)
 	}
-	return layout.HeldOutProblems(in.Stage)
+	return layout.Stage(in.Stage).HeldOut()
 }
 
 // Evaluate measures a policy on the held-out problems of a stage, or on a set.

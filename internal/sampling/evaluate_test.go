@@ -22,7 +22,7 @@ import (
 // first, then sampled ones.
 func TestEvaluationNumbers(t *testing.T) {
 	h := runtest.New(t, nil)
-	problems := h.Problems(t, h.Layout.HeldOutProblems(1))
+	problems := h.Problems(t, h.Layout.Stage(1).HeldOut())
 	r, engine := h.NewSampling(t)
 	engine.Knows = func(prompt string, req inference.Request) bool {
 		return req.Temperature == 0 && prompt != problems[0].Prompt // greedy: all but one, sampled: none
@@ -34,7 +34,7 @@ func TestEvaluationNumbers(t *testing.T) {
 	}
 	want := run.Evaluation{
 		Stage: 1, Label: "after", PolicyVersion: 3, NumProblems: 4, Accuracy: 0.75,
-		TrajectoriesPath: h.Layout.EvalTrajectories(1, "after", 3),
+		TrajectoriesPath: h.Layout.Eval(1, "after", 3).Trajectories(),
 	}
 	trajectories := runtest.ReadLines[rl.Trajectory](t, h.Store, want.TrajectoriesPath)
 	if len(trajectories) != 8 {
@@ -70,7 +70,7 @@ func TestEvaluationNumbers(t *testing.T) {
 // single losses are left out of the means.
 func TestEvaluationDuringAnOutage(t *testing.T) {
 	h := runtest.New(t, nil)
-	first := h.Problems(t, h.Layout.HeldOutProblems(1))[0].ID
+	first := h.Problems(t, h.Layout.Stage(1).HeldOut())[0].ID
 	evaluate := func(t *testing.T, fails func(sandbox.Request) bool) (out run.Evaluation, err error) {
 		r, engine := h.NewSampling(t)
 		engine.Knows = func(string, inference.Request) bool { return true }
@@ -102,7 +102,7 @@ func TestEvaluationDuringAnOutage(t *testing.T) {
 func TestFilterNumbers(t *testing.T) {
 	for solved, removed := range map[int]int{0: 0, 2: 2, 4: 3, 6: 6} {
 		h := runtest.New(t, nil)
-		problems := h.Problems(t, h.Layout.TrainProblems(2))
+		problems := h.Problems(t, h.Layout.Stage(2).Train())
 		r, engine := h.NewSampling(t)
 		engine.Knows = func(prompt string, req inference.Request) bool {
 			return slices.ContainsFunc(problems[:solved], func(p rl.Problem) bool { return p.Prompt == prompt })
@@ -134,7 +134,7 @@ func TestFilterNumbers(t *testing.T) {
 // TestFilterIgnoresLostRollouts: a loss is no evidence that a problem is solved.
 func TestFilterIgnoresLostRollouts(t *testing.T) {
 	h := runtest.New(t, nil)
-	lost := h.Problems(t, h.Layout.TrainProblems(2))[:4]
+	lost := h.Problems(t, h.Layout.Stage(2).Train())[:4]
 	r, engine := h.NewSampling(t)
 	engine.Knows = func(string, inference.Request) bool { return true }
 	r.Executor = down(func(req sandbox.Request) bool {

@@ -25,7 +25,7 @@ type FilterInput struct {
 // removes those that all rollouts solve (recipe, RL stage 3), or whose pass rates are out
 // of the filter's range. With stored pass rates it samples nothing.
 func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress) (run.FilterResult, error) {
-	key := artifact.Layout{RunID: in.Run.RunID}.Filter(in.Stage)
+	key := artifact.Layout{RunID: in.Run.RunID}.Stage(in.Stage).Filter()
 	if done, ok, err := artifact.Lookup[run.StoredFilter](ctx, r.Store, key); ok || err != nil {
 		return done.FilterResult, err
 	}
@@ -88,11 +88,11 @@ func passRate(ts []rl.Trajectory) float64 {
 // filterByRates removes problems by the pass rates that were stored with the data.
 func filterByRates(ctx context.Context, store blob.Store, cfg config.Run, in FilterInput) (run.StoredFilter, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	problems, err := run.ReadProblems(ctx, store, layout.TrainProblems(in.Stage))
+	problems, err := run.ReadProblems(ctx, store, layout.Stage(in.Stage).Train())
 	if err != nil {
 		return run.StoredFilter{}, err
 	}
-	rates, err := run.ReadPassRates(ctx, store, layout.PassRates(in.Stage))
+	rates, err := run.ReadPassRates(ctx, store, layout.Stage(in.Stage).PassRates())
 	if err != nil {
 		return run.StoredFilter{}, err
 	}
@@ -100,7 +100,7 @@ func filterByRates(ctx context.Context, store blob.Store, cfg config.Run, in Fil
 	for _, p := range problems {
 		rate, ok := rates[p.ID]
 		if !ok {
-			return run.StoredFilter{}, fault.Newf(fault.Corrupt, "%s: no pass rate of problem %s", store.Locate(layout.PassRates(in.Stage)), p.ID)
+			return run.StoredFilter{}, fault.Newf(fault.Corrupt, "%s: no pass rate of problem %s", store.Locate(layout.Stage(in.Stage).PassRates()), p.ID)
 		}
 		done[p.ID] = filteredProblem{Rate: &rate}
 	}
@@ -115,8 +115,8 @@ func filterByRates(ctx context.Context, store blob.Store, cfg config.Run, in Fil
 // others.
 func (s *sampler) splitFiltered(ctx context.Context, stage int, problems []rl.Problem) (done map[string]filteredProblem, todo []rl.Problem, err error) {
 	done = map[string]filteredProblem{}
-	key := func(p rl.Problem) string { return s.run.Layout.FilterProblem(stage, p.ID) }
-	there, err := listed(ctx, s.store, path.Dir(s.run.Layout.FilterProblem(stage, "")))
+	key := func(p rl.Problem) string { return s.run.Layout.Stage(stage).FilterProblem(p.ID) }
+	there, err := listed(ctx, s.store, path.Dir(s.run.Layout.Stage(stage).FilterProblem("")))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -140,7 +140,7 @@ func (s *sampler) splitFiltered(ctx context.Context, stage int, problems []rl.Pr
 }
 
 func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, error) {
-	problems, err := run.ReadProblems(ctx, s.store, s.run.Layout.TrainProblems(stage))
+	problems, err := run.ReadProblems(ctx, s.store, s.run.Layout.Stage(stage).Train())
 	if err != nil {
 		return run.StoredFilter{}, err
 	}
@@ -163,7 +163,7 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 			found.Rate = &rate
 		}
 		var err error
-		done[g.Problem.ID], err = artifact.PutOnce(ctx, s.store, s.run.Layout.FilterProblem(stage, g.Problem.ID), found)
+		done[g.Problem.ID], err = artifact.PutOnce(ctx, s.store, s.run.Layout.Stage(stage).FilterProblem(g.Problem.ID), found)
 		failpoint.Hit("filter/after-group")
 		return err
 	})
@@ -179,7 +179,7 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 		if !ok {
 			continue
 		}
-		ref, err := artifact.RefOf(s.run.Layout.FilterProblem(stage, p.ID), found)
+		ref, err := artifact.RefOf(s.run.Layout.Stage(stage).FilterProblem(p.ID), found)
 		if err != nil {
 			return out, err
 		}

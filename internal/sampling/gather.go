@@ -58,7 +58,9 @@ func newGathering(s *sampler, in GroupsInput) *gathering {
 	}
 }
 
-func (g *gathering) key(problemID string) string { return g.run.Layout.Group(g.in.Step, problemID) }
+func (g *gathering) key(problemID string) string {
+	return g.run.Layout.Step(g.in.Step).Group(problemID)
+}
 
 // keep records a group that is stored.
 func (g *gathering) keep(ctx context.Context, stored storedGroup) error {

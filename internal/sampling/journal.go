@@ -52,7 +52,7 @@ func newJournal(store blob.Store, layout artifact.Layout, step int) *journal {
 // read calls do with each trajectory that earlier attempts have stored, of any worker's
 // problems. It passes over objects that are damaged or gone meanwhile.
 func (j *journal) read(ctx context.Context, do func(*rl.Trajectory) error) error {
-	infos, _, err := j.store.ListFolder(ctx, j.layout.EndedFolder(j.step))
+	infos, _, err := j.store.ListFolder(ctx, j.layout.Step(j.step).EndedFolder())
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (j *journal) flush(ctx context.Context) error {
 		}
 		data, err := record.Compact(taken)
 		if err == nil {
-			_, err = blob.PutBytes(ctx, j.store, j.layout.Ended(j.step, blob.RefOf("", data).SHA256), data, blob.IfAbsent)
+			_, err = blob.PutBytes(ctx, j.store, j.layout.Step(j.step).Ended(blob.RefOf("", data).SHA256), data, blob.IfAbsent)
 		}
 		if err != nil && !errors.Is(err, blob.ErrExists) {
 			j.putBack(taken)
@@ -233,7 +233,7 @@ func (a *aside) write(ctx context.Context) {
 	defer cancel()
 	if len(a.times) > 0 {
 		data, err := record.EncodeTimes(a.times)
-		a.put(ctx, a.layout.Times, data, err)
+		a.put(ctx, a.layout.Step(a.step).Times, data, err)
 	}
 	a.putOutputs(ctx, a.outputs)
 	a.times, a.outputs, a.size = nil, nil, 0
@@ -244,12 +244,12 @@ func (a *aside) putOutputs(ctx context.Context, outputs []record.Output) {
 		return
 	}
 	data, err := record.EncodeOutputs(outputs)
-	a.put(ctx, a.layout.Outputs, data, err)
+	a.put(ctx, a.layout.Step(a.step).Outputs, data, err)
 }
 
 // put stores what was encoded. An error loses it, see aside.
-func (a *aside) put(ctx context.Context, key func(step int, sha256 string) string, data []byte, err error) {
+func (a *aside) put(ctx context.Context, key func(sha256 string) string, data []byte, err error) {
 	if err == nil {
-		_, _ = blob.PutBytes(ctx, a.store, key(a.step, blob.RefOf("", data).SHA256), data, blob.IfAbsent)
+		_, _ = blob.PutBytes(ctx, a.store, key(blob.RefOf("", data).SHA256), data, blob.IfAbsent)
 	}
 }

@@ -72,7 +72,7 @@ func sampleInPart(t *testing.T, h *runtest.Run, after time.Duration, dies bool, 
 
 func endedKeys(t *testing.T, h *runtest.Run) []string {
 	t.Helper()
-	infos, _, err := h.Store.ListFolder(t.Context(), h.Layout.EndedFolder(1))
+	infos, _, err := h.Store.ListFolder(t.Context(), h.Layout.Step(1).EndedFolder())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func (g *gathering) takeParts(ctx context.Context, problems []rl.Problem) error 
 }
 
 func (g *gathering) takePart(ctx context.Context, id string) error {
-	data, err := blob.ReadKey(ctx, g.store, g.run.Layout.Part(g.in.Step, len(g.in.Before), id))
+	data, err := blob.ReadKey(ctx, g.store, g.run.Layout.Step(g.in.Step).Part(len(g.in.Before), id))
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (g *gathering) takePart(ctx context.Context, id string) error {
 func (r *Service) sampleLost(ctx context.Context, in GroupsInput, lost lostParts, progress *Progress) error {
 	layout, last := artifact.Layout{RunID: in.Run.RunID}, len(in.Before)-1
 	for _, id := range lost {
-		if err := r.Store.Delete(ctx, layout.Part(in.Step, len(in.Before), id)); err != nil {
+		if err := r.Store.Delete(ctx, layout.Step(in.Step).Part(len(in.Before), id)); err != nil {
 			return err
 		}
 	}
@@ -182,7 +182,7 @@ func (g *gathering) withoutStored(ctx context.Context, problems []rl.Problem) ([
 	if g.in.Until == 0 {
 		return problems, nil
 	}
-	key := func(id string) string { return g.run.Layout.Part(g.in.Step, len(g.in.Before)+1, id) }
+	key := func(id string) string { return g.run.Layout.Step(g.in.Step).Part(len(g.in.Before)+1, id) }
 	there, err := listed(ctx, g.store, path.Dir(key("")))
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (g *gathering) storePart(ctx context.Context, group *openGroup) error {
 	if err != nil {
 		return fault.OfEncoding(fmt.Errorf("encode part of group %s: %w", group.problem.ID, err))
 	}
-	_, err = blob.PutBytes(ctx, g.store, g.run.Layout.Part(g.in.Step, len(g.in.Before)+1, group.problem.ID), data, blob.IfAbsent)
+	_, err = blob.PutBytes(ctx, g.store, g.run.Layout.Step(g.in.Step).Part(len(g.in.Before)+1, group.problem.ID), data, blob.IfAbsent)
 	if err != nil && !errors.Is(err, blob.ErrExists) {
 		return err
 	}

@@ -85,7 +85,7 @@ func TestSpansOfAStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range in.ProblemIDs {
-		key := h.Layout.Group(3, id)
+		key := h.Layout.Step(3).Group(id)
 		want, parts := runtest.ReadLines[rl.Trajectory](t, once.Store, key), runtest.ReadLines[rl.Trajectory](t, h.Store, key)
 		if diff := cmp.Diff(parts, want, cmpopts.IgnoreFields(rl.Trajectory{}, "Spans", "PolicyVersion")); diff != "" {
 			t.Errorf("%s: got -, want +\n%s", id, diff)
@@ -104,7 +104,7 @@ func TestSpansOfAStep(t *testing.T) {
 			}
 		}
 	}
-	built := runtest.ReadLines[run.BuiltBatch](t, h.Store, h.Layout.BatchStats(3))[0]
+	built := runtest.ReadLines[run.BuiltBatch](t, h.Store, h.Layout.Step(3).BatchStats())[0]
 	counted := map[int64]int{}
 	for _, v := range built.Stats.Versions {
 		counted[v.Version] = v.Tokens

@@ -54,7 +54,7 @@ func (r *Service) newestGroups(ctx context.Context, loaded *run.Loaded, step int
 	var keys []string
 	found, size := 0, int64(0)
 	for s := step - 1; s >= max(1, step-recallLookBack) && found < recallSteps; s-- {
-		infos, _, err := r.Store.ListFolder(ctx, loaded.Layout.Groups(s))
+		infos, _, err := r.Store.ListFolder(ctx, loaded.Layout.Step(s).Groups())
 		if err != nil {
 			return nil
 		}

@@ -32,7 +32,7 @@ func TestAnEngineIsToldTheLengthsOfBefore(t *testing.T) {
 		}
 	}
 	lost := h.Selected(t, 1, 2)[0]
-	runtest.Put(t, h.Store, h.Layout.Group(2, lost), "{")
+	runtest.Put(t, h.Store, h.Layout.Step(2).Group(lost), "{")
 	want := runtest.Dump(t, h.Store)
 	r, scripted := h.NewSampling(t)
 	engine := &forgetful{Scripted: scripted}
@@ -53,7 +53,7 @@ func TestAnEngineIsToldTheLengthsOfBefore(t *testing.T) {
 		if slices.Contains(h.Selected(t, 1, 2), e.Problem) && !slices.Contains(h.Selected(t, 1, 1), e.Problem) {
 			step = 2
 		}
-		group := runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Group(step, e.Problem))
+		group := runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Step(step).Group(e.Problem))
 		last := e.Turns[0]
 		if e.Run != "demo" || e.Stage != 1 || e.Limit != 120 || len(e.Turns) != len(group) || e.Problem == lost && step == 2 ||
 			last[len(last)-1] != group[0].Turns[len(group[0].Turns)-1].End-group[0].PromptTokens {

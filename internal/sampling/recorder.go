@@ -102,7 +102,7 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 	if err := rl.WriteSamples(&buf, samples); err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
 	}
-	out.Samples, err = blob.PutBytes(ctx, r.store, r.layout.Samples(r.step, g.Problem.ID), buf.Bytes(), blob.Always)
+	out.Samples, err = blob.PutBytes(ctx, r.store, r.layout.Step(r.step).Samples(g.Problem.ID), buf.Bytes(), blob.Always)
 	return out, err
 }
 
@@ -153,7 +153,7 @@ func (r recorder) storeShard(ctx context.Context, groups []run.GroupRecord) (blo
 		return blob.Ref{}, fault.OfEncoding(fmt.Errorf("encode groups of step %d: %w", r.step, err))
 	}
 	failpoint.Hit("sampling/before-shard")
-	return blob.PutBytes(ctx, r.store, r.layout.Shard(r.step, blob.RefOf("", ids).SHA256), data, blob.Always)
+	return blob.PutBytes(ctx, r.store, r.layout.Step(r.step).Shard(blob.RefOf("", ids).SHA256), data, blob.Always)
 }
 
 // rows say of each trajectory of a group what became of it, and by which numbers.
@@ -214,6 +214,6 @@ func storeIndex(ctx context.Context, store blob.Store, in BatchInput, batch run.
 	if err != nil {
 		return fault.OfEncoding(fmt.Errorf("encode index of step %d: %w", in.Step, err))
 	}
-	_, err = blob.PutBytes(ctx, store, artifact.Layout{RunID: in.Run.RunID}.Index(in.Step), data, blob.Always)
+	_, err = blob.PutBytes(ctx, store, artifact.Layout{RunID: in.Run.RunID}.Step(in.Step).Index(), data, blob.Always)
 	return err
 }

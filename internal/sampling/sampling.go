@@ -175,7 +175,7 @@ func (r *Service) sampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 
 func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, error) {
 	s.cfg = s.cfg.InStage(in.Stage - 1)
-	problems, err := run.ProblemsByID(ctx, s.store, s.run.Layout.TrainProblems(in.Stage), in.ProblemIDs)
+	problems, err := run.ProblemsByID(ctx, s.store, s.run.Layout.Stage(in.Stage).Train(), in.ProblemIDs)
 	if err != nil {
 		return run.Sampled{}, err
 	}

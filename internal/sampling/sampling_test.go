@@ -32,7 +32,7 @@ func groupsOf(t testing.TB, h *runtest.Run, step int) map[string]string {
 	t.Helper()
 	out := runtest.Dump(t, h.Store)
 	for key := range out {
-		if !strings.HasPrefix(key, h.Layout.Step(step, "trajectories")) {
+		if !strings.HasPrefix(key, h.Layout.Step(step).Groups()) {
 			delete(out, key)
 		}
 	}
@@ -53,7 +53,7 @@ func TestSampledGroups(t *testing.T) {
 	}
 	rewards := map[float64]int{}
 	for _, id := range in.ProblemIDs {
-		for i, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Group(2, id)) {
+		for i, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Step(2).Group(id)) {
 			if tr.ProblemID != id || tr.Rollout != i || tr.Stage != 1 || tr.Step != 2 || tr.PolicyVersion != 1 {
 				t.Errorf("trajectory %d of %s is %s/%d of stage %d, step %d, policy %d", i, id, tr.ProblemID, tr.Rollout, tr.Stage, tr.Step, tr.PolicyVersion)
 			}
@@ -102,7 +102,7 @@ func TestSamplingResumes(t *testing.T) {
 		}
 		for _, req := range engine.Requests() {
 			id := strings.Split(req.Session, "/")[4]
-			if _, ok := stored[h.Layout.Group(1, id)]; ok {
+			if _, ok := stored[h.Layout.Step(1).Group(id)]; ok {
 				t.Fatalf("death %s: %s was sampled again", f.Names[at-1], req.Session)
 			}
 		}
@@ -120,7 +120,7 @@ func TestDamagedGroupIsSampledAgain(t *testing.T) {
 	if _, err := r.SampleGroups(t.Context(), in, r.NewProgress()); err != nil {
 		t.Fatal(err)
 	}
-	key := h.Layout.Group(1, in.ProblemIDs[1])
+	key := h.Layout.Step(1).Group(in.ProblemIDs[1])
 	whole := runtest.Dump(t, h.Store)
 	runtest.Put(t, h.Store, key, `{"problem_id": "x"`)
 	got, err := r.SampleGroups(t.Context(), in, r.NewProgress())
@@ -129,7 +129,7 @@ func TestDamagedGroupIsSampledAgain(t *testing.T) {
 	}
 	events := 0
 	for name, data := range runtest.Dump(t, h.Store) {
-		if strings.HasPrefix(name, h.Layout.Events()) {
+		if strings.HasPrefix(name, h.Layout.Events().Dir()) {
 			events++
 		} else if data != whole[name] {
 			t.Errorf("%s does not have its bytes again", name)
@@ -214,14 +214,14 @@ func TestOutageIsNoReward(t *testing.T) {
 		}
 		right := 0.0
 		for _, id := range in.ProblemIDs {
-			for _, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Group(1, id)) {
+			for _, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Step(1).Group(id)) {
 				right += tr.Reward
 			}
 		}
 		if built.Stats.RewardMean != right/15 {
 			t.Errorf("mean reward %v, want %v of the 15 that were scored", built.Stats.RewardMean, right/15)
 		}
-		for _, s := range runtest.ReadLines[rl.Batch](t, h.Store, h.Layout.Batch(1))[0].Samples {
+		for _, s := range runtest.ReadLines[rl.Batch](t, h.Store, h.Layout.Step(1).Batch())[0].Samples {
 			if s.Rollout == 0 {
 				t.Errorf("the lost rollout of %s is in the batch", s.ProblemID)
 			}

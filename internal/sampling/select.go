@@ -96,10 +96,10 @@ func keyOf(ctx context.Context, store blob.Store, in SelectInput) (ledgerKey, er
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	key := ledgerKey{run: in.Run, stage: in.Stage}
 	var err error
-	if key.problems, err = store.Stat(ctx, layout.TrainProblems(in.Stage)); err != nil {
+	if key.problems, err = store.Stat(ctx, layout.Stage(in.Stage).Train()); err != nil {
 		return key, err
 	}
-	if key.filter, err = store.Stat(ctx, layout.Filter(in.Stage)); err != nil && !errors.Is(err, blob.ErrNotExist) {
+	if key.filter, err = store.Stat(ctx, layout.Stage(in.Stage).Filter()); err != nil && !errors.Is(err, blob.ErrNotExist) {
 		return key, err
 	}
 	return key, nil
@@ -120,13 +120,13 @@ func readStage(ctx context.Context, store blob.Store, in SelectInput) (cfg confi
 	if cfg, err = run.ReadConfig(ctx, store, in.Run); err != nil {
 		return cfg, nil, nil, err
 	}
-	if problems, err = run.ReadProblems(ctx, store, layout.TrainProblems(in.Stage)); err != nil {
+	if problems, err = run.ReadProblems(ctx, store, layout.Stage(in.Stage).Train()); err != nil {
 		return cfg, nil, nil, err
 	}
 	for i := range problems {
 		problems[i] = rl.Problem{ID: strings.Clone(problems[i].ID)}
 	}
-	filter, _, err := artifact.Lookup[run.StoredFilter](ctx, store, layout.Filter(in.Stage))
+	filter, _, err := artifact.Lookup[run.StoredFilter](ctx, store, layout.Stage(in.Stage).Filter())
 	if err != nil {
 		return cfg, nil, nil, err
 	}

@@ -57,7 +57,7 @@ func TestAShardThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch := runtest.Dump(t, h.Store)[h.Layout.Batch(1)]
+	batch := runtest.Dump(t, h.Store)[h.Layout.Step(1).Batch()]
 	h.Store = runtest.Fill(t, sampled)
 	if err := h.Store.Delete(t.Context(), in.Shards[0].Key); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestAShardThatIsGone(t *testing.T) {
 	if diff := cmp.Diff(got, want); err != nil || diff != "" {
 		t.Errorf("(%v) got -, want +\n%s", err, diff)
 	}
-	if diff := cmp.Diff(batch, runtest.Dump(t, h.Store)[h.Layout.Batch(1)]); diff != "" {
+	if diff := cmp.Diff(batch, runtest.Dump(t, h.Store)[h.Layout.Step(1).Batch()]); diff != "" {
 		t.Errorf("another batch: want -, got +\n%s", diff)
 	}
 }

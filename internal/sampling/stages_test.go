@@ -61,7 +61,7 @@ func rate(t *testing.T, h *runtest.Run, step int, rates map[string]float64) {
 	for id, r := range rates {
 		batch.Groups = append(batch.Groups, run.GroupRecord{ProblemID: id, Fate: grpo.FateKept, All: series.Tally{Num: 10, Reward: 10 * r}})
 	}
-	if _, err := artifact.PutOnce(t.Context(), h.Store, h.Layout.Batch(step), batch); err != nil {
+	if _, err := artifact.PutOnce(t.Context(), h.Store, h.Layout.Step(step).Batch(), batch); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -102,7 +102,7 @@ func TestBands(t *testing.T) {
 func TestFilterRanges(t *testing.T) {
 	rates := filepath.Join(t.TempDir(), "rates.jsonl")
 	h := runtest.New(t, nil)
-	problems := h.Problems(t, h.Layout.TrainProblems(1))
+	problems := h.Problems(t, h.Layout.Stage(1).Train())
 	var lines []string
 	for i, p := range problems {
 		lines = append(lines, fmt.Sprintf(`{"id": %q, "pass_rate": %g}`, p.ID, float64(i)/6))
@@ -126,7 +126,7 @@ func TestFilterRanges(t *testing.T) {
 		return req.Seed%2 == 0 && !slices.ContainsFunc(unsolved, func(p rl.Problem) bool { return p.Prompt == prompt })
 	}
 	got, err = r.Filter(t.Context(), sampling.FilterInput{Run: h.Ref, Stage: 1, Policy: runtest.PolicyRef(0)}, r.NewProgress())
-	stored, ok, lookupErr := artifact.Lookup[run.StoredFilter](t.Context(), h.Store, h.Layout.Filter(1))
+	stored, ok, lookupErr := artifact.Lookup[run.StoredFilter](t.Context(), h.Store, h.Layout.Stage(1).Filter())
 	if err != nil || lookupErr != nil || !ok || got.Left < 2 || got.Rule != "pass rates from 0.25 to below 1" {
 		t.Errorf("by sampled rates %+v (%v, %v)", got, err, lookupErr)
 	}
@@ -152,7 +152,7 @@ func TestEvaluateSet(t *testing.T) {
 	if err != nil || got.Set != "own" || got.NumProblems != 2 || got.Stage != 0 || got.PolicyVersion != 2 || got.Accuracy != got.SampledAccuracy {
 		t.Fatalf("%+v (%v)", got, err)
 	}
-	stored := runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.EvalSetTrajectories("own", 2))
+	stored := runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.EvalSet("own", 2).Trajectories())
 	if len(stored) != 6 {
 		t.Errorf("%d trajectories, want 3 of each of 2 problems", len(stored))
 	}

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"temper/sandbox"
-	"temper/sandbox/drain"
 	"temper/sandbox/httpapi"
 )
 
@@ -265,7 +264,7 @@ func (g *Gateway) Load() httpapi.Load { return g.dispatch.load() }
 // were given up.
 func (g *Gateway) Close(ctx context.Context) error {
 	g.Drain()
-	err := drain.Wait(ctx, &g.calls, g.end)
+	err := sandbox.Drain(ctx, &g.calls, g.end)
 	g.tasks.Wait()
 	return err
 }

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"temper/sandbox"
-	"temper/sandbox/drain"
 	"temper/sandbox/jail"
 )
 
@@ -203,7 +202,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	already := p.closed
 	p.closed = true
 	p.mu.Unlock()
-	err := drain.Wait(ctx, &p.calls, func() {
+	err := sandbox.Drain(ctx, &p.calls, func() {
 		if !already {
 			close(p.closing)
 			p.stop()

@@ -39,7 +39,6 @@ import (
 	"time"
 
 	"temper/sandbox"
-	"temper/sandbox/drain"
 	"temper/sandbox/jail"
 )
 
@@ -376,7 +375,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	already := m.table.closed
 	m.table.closed = true
 	m.table.mu.Unlock()
-	err := drain.Wait(ctx, &m.table.calls, m.end)
+	err := sandbox.Drain(ctx, &m.table.calls, m.end)
 	if !already {
 		close(m.stop)
 	}

@@ -115,8 +115,8 @@ func opened(t *testing.T, store blob.Store, runID string, cfg config.Run) {
 	}
 	layout := artifact.Layout{RunID: runID}
 	plan := run.Opened{Format: run.Format, Plan: run.PlanOf(runID, cfg), ConfigYAML: string(text)}
-	plan.Config = blob.RefOf(layout.Config(), text)
-	_, err = blob.PutBytes(t.Context(), store, layout.Config(), text, blob.Always)
+	plan.Config = blob.RefOf(layout.Config().Opened(), text)
+	_, err = blob.PutBytes(t.Context(), store, layout.Config().Opened(), text, blob.Always)
 	_, err2 := blob.PutJSON(t.Context(), store, layout.Plan(), plan, blob.Always)
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func ended(t *testing.T, store blob.Store, runID string, stopped bool, accuracy 
 	layout := artifact.Layout{RunID: runID}
 	for i := range 12 {
 		rec := run.StepRecord{Step: i + 1, Stage: 1, StageName: "one", NumSteps: 12, Metrics: step(i)}
-		if _, err := blob.PutJSON(t.Context(), store, layout.StepLog(i+1), rec, blob.Always); err != nil {
+		if _, err := blob.PutJSON(t.Context(), store, layout.Step(i+1).Log(), rec, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -32,7 +32,7 @@ func TestRunIDs(t *testing.T) {
 func TestEventKind(t *testing.T) {
 	l := artifact.Layout{RunID: "a-b"}
 	for _, kind := range []string{"skip", "fail", "two-words"} {
-		if got := artifact.EventKind(l.Event(7, kind, "a text")); got != kind {
+		if got := artifact.EventKind(l.Events().Entry(7, kind, "a text")); got != kind {
 			t.Errorf("kind %q, want %q", got, kind)
 		}
 	}
@@ -56,12 +56,12 @@ func TestRunIDForm(t *testing.T) {
 func TestKeys(t *testing.T) {
 	l := artifact.Layout{RunID: "r"}
 	keys := []string{
-		l.Config(), l.Plan(), l.Tokenizer(), l.DataReady(), l.Dialogues(), l.Metrics(), l.Summary(), l.Checkpoints(), l.Events(),
-		l.TrainProblems(1), l.TrainProblems(2), l.HeldOutProblems(1), l.Filter(1),
-		l.Group(1, "p"), l.Group(2, "p"), l.Group(1, "q"), l.Samples(1, "p"), l.Samples(2, "p"), l.Samples(1, "q"), l.Shard(1, "ab"), l.Shard(2, "ab"), l.Batch(1), l.BatchStats(1), l.TrainResult(1), l.StepLog(1), l.Watch(1), l.Watch(2),
-		l.SFTResult(25), l.Diverged(25), l.Diverged(26), l.Policy(1), l.PolicyRef(1), l.Policy(2),
-		l.Eval(1, "before", 0), l.Eval(2, "before", 0), l.Eval(1, "after", 0), l.Eval(1, "before", 1), l.EvalTrajectories(1, "before", 0),
-		l.Event(1, "stop", "a"), l.Event(1, "stop", "b"), l.Event(2, "stop", "a"), l.Event(1, "stage", "a"),
+		l.Config().Opened(), l.Plan(), l.Tokenizer(), l.Data().Ready(), l.SFT().Dialogues(), l.Metrics(), l.Summary(), l.Checkpoints(), l.Events().Dir(),
+		l.Stage(1).Train(), l.Stage(2).Train(), l.Stage(1).HeldOut(), l.Stage(1).Filter(),
+		l.Step(1).Group("p"), l.Step(2).Group("p"), l.Step(1).Group("q"), l.Step(1).Samples("p"), l.Step(2).Samples("p"), l.Step(1).Samples("q"), l.Step(1).Shard("ab"), l.Step(2).Shard("ab"), l.Step(1).Batch(), l.Step(1).BatchStats(), l.Step(1).TrainResult(), l.Step(1).Log(), l.Step(1).Watch(), l.Step(2).Watch(),
+		l.SFT().Result(25), l.Diverged(25), l.Diverged(26), l.Policy(1).Dir(), l.Policy(1).Ref(), l.Policy(2).Dir(),
+		l.Eval(1, "before", 0).Result(), l.Eval(2, "before", 0).Result(), l.Eval(1, "after", 0).Result(), l.Eval(1, "before", 1).Result(), l.Eval(1, "before", 0).Trajectories(),
+		l.Events().Entry(1, "stop", "a"), l.Events().Entry(1, "stop", "b"), l.Events().Entry(2, "stop", "a"), l.Events().Entry(1, "stage", "a"),
 	}
 	seen := map[string]bool{}
 	for _, key := range keys {
@@ -70,7 +70,7 @@ func TestKeys(t *testing.T) {
 		}
 		seen[key] = true
 	}
-	if l.StepLog(9) > l.StepLog(10) || l.PolicyRef(99) > l.PolicyRef(100) || l.Event(9, "z", "") > l.Event(10, "a", "") {
+	if l.Step(9).Log() > l.Step(10).Log() || l.Policy(99).Ref() > l.Policy(100).Ref() || l.Events().Entry(9, "z", "") > l.Events().Entry(10, "a", "") {
 		t.Error("keys do not sort by number")
 	}
 }

@@ -2,46 +2,42 @@ package artifact
 
 import (
 	"fmt"
-	"path"
-	"strconv"
 	"strings"
 )
 
-// Opening is the first manifest of the run's chain: what the run begins with.
-func (l Layout) Opening() string { return l.key("opening.json") }
+// ChainKeys makes the keys of the chain of manifests.
+type ChainKeys struct{ l Layout }
 
-// Manifest is what a step has left, with the SHA-256 of each object.
-func (l Layout) Manifest(step int) string { return l.Step(step, manifestName) }
+// Opening is the first manifest: the objects with which the run begins. The manifests of
+// steps follow it, see StepKeys.Manifest.
+func (c ChainKeys) Opening() string { return runKey(c.l, "opening.json") }
 
-// Closing is the last manifest of the chain.
-func (l Layout) Closing() string { return l.key("closing.json") }
+// Closing is the last manifest.
+func (c ChainKeys) Closing() string { return runKey(c.l, "closing.json") }
 
-// RetiredNotes is the folder of what was deleted because nothing keeps it any more.
-func (l Layout) RetiredNotes() string { return l.key("retired") }
+// RetiredDir is the folder of the notes on deleted objects.
+func (c ChainKeys) RetiredDir() string { return runKey(c.l, "retired") }
 
-// Retired is one note of that, by the cursor of the save and the sum of the note.
-func (l Layout) Retired(cursor int, sha256 string) string {
-	return l.key("retired", fmt.Sprintf("%06d-%.12s.json", cursor, sha256))
+// Retired is one of those notes, by the cursor of the save and the sum of the note.
+func (c ChainKeys) Retired(cursor int, sha256 string) string {
+	return runKey(c.l, "retired", fmt.Sprintf("%06d-%.12s.json", cursor, sha256))
 }
 
-const manifestName = "manifest.json"
-
-// InChain reports whether a key is that of a manifest of the chain.
-func (l Layout) InChain(key string) bool {
-	step, ok := l.StepOf(key)
-	return key == l.Opening() || key == l.Closing() || ok && key == l.Manifest(step)
+// Contains reports whether key is a manifest of the chain.
+func (c ChainKeys) Contains(key string) bool {
+	step, ok := StepOf(c.l, key)
+	return key == c.Opening() || key == c.Closing() || ok && key == c.l.Step(step).Manifest()
 }
 
-// SideFolders are the folders of what a run stores for good beside its steps, its
-// policies and its checkpoints.
-func (l Layout) SideFolders() []string {
-	return []string{l.key("config"), l.key("data"), l.SFTResults(), l.key("diverged"), l.Evals(), l.Events(), l.RetiredNotes()}
+// SideFolders returns the folders that a run keeps beside its steps, policies and
+// checkpoints.
+func (c ChainKeys) SideFolders() []string {
+	return []string{runKey(c.l, "config"), runKey(c.l, "data"), c.l.SFT().Dir(), runKey(c.l, "diverged"), c.l.Evals(), c.l.Events().Dir(), c.RetiredDir()}
 }
 
-// Aside reports whether a key is of something that no promise holds: what clocks say of
-// trajectories, whole outputs, what the trainer says of tokens, copies of the records of
-// steps in blocks, notes of people, and event files for other programs. A run has the same bits with and
-// without it.
+// Aside reports whether key is outside the bits of a run: times of trajectories, whole
+// outputs, figures of tokens, blocks of records, notes of people, and event files for other
+// programs.
 func Aside(key string) bool {
 	parts := strings.Split(key, "/")
 	switch {
@@ -56,15 +52,15 @@ func Aside(key string) bool {
 	}
 }
 
-// Passing reports whether a key is of something that the chain does not hold: what is
-// Aside, and what is replaced or deleted in time. That are announcements and pins of
-// checkpoints, shards of a batch, trajectories of groups that are not complete, groups that
-// go on under a newer policy, and groups of an evaluation under way.
-func (l Layout) Passing(key string) bool {
+// Omits reports whether the chain does not hold key: keys that are Aside, and objects that are
+// replaced or deleted in time: announcements and pins of checkpoints, shards of a batch,
+// trajectories of incomplete groups, groups that continue under a newer policy, and groups
+// of an evaluation under way.
+func (c ChainKeys) Omits(key string) bool {
 	if Aside(key) {
 		return true
 	}
-	name := strings.TrimPrefix(key, l.Dir()+"/")
+	name := strings.TrimPrefix(key, c.l.Dir()+"/")
 	parts := strings.Split(name, "/")
 	switch parts[0] {
 	case "checkpoints":
@@ -76,15 +72,4 @@ func (l Layout) Passing(key string) bool {
 	default:
 		return false
 	}
-}
-
-// StepOf is the step in whose folder a key is; ok is false for other keys.
-func (l Layout) StepOf(key string) (step int, ok bool) {
-	name, ok := strings.CutPrefix(key, l.Steps()+"/")
-	if !ok {
-		return 0, false
-	}
-	number, _, ok := strings.Cut(name, "/")
-	step, err := strconv.Atoi(number)
-	return step, ok && err == nil && path.Base(l.Step(step)) == number
 }

@@ -23,13 +23,13 @@ type StoredPolicy struct {
 
 // StoredPolicies lists what there is of the policies of a run, by version.
 func StoredPolicies(ctx context.Context, s blob.Store, l Layout) ([]StoredPolicy, error) {
-	infos, err := s.List(ctx, l.key("policies")+"/v")
+	infos, err := s.List(ctx, runKey(l, "policies")+"/v")
 	if err != nil {
 		return nil, fmt.Errorf("list policies of run %s: %w", l.RunID, err)
 	}
 	found := map[int64]StoredPolicy{}
 	for _, info := range infos {
-		name, _, inFolder := strings.Cut(strings.TrimPrefix(info.Key, l.key("policies")+"/"), "/")
+		name, _, inFolder := strings.Cut(strings.TrimPrefix(info.Key, runKey(l, "policies")+"/"), "/")
 		version, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSuffix(name, ".json"), "v"), 10, 64)
 		if err != nil {
 			continue
@@ -37,9 +37,9 @@ func StoredPolicies(ctx context.Context, s blob.Store, l Layout) ([]StoredPolicy
 		p := found[version]
 		p.Version = version
 		switch {
-		case inFolder && path.Base(l.Policy(version)) == name:
+		case inFolder && path.Base(l.Policy(version).Dir()) == name:
 			p.Files = append(p.Files, info.Key)
-		case info.Key == l.PolicyRef(version):
+		case info.Key == l.Policy(version).Ref():
 			p.Whole = true
 		default:
 			continue
@@ -56,14 +56,14 @@ func StoredPolicies(ctx context.Context, s blob.Store, l Layout) ([]StoredPolicy
 
 // Policies lists the versions of the policies that a run has, sorted.
 func Policies(ctx context.Context, s blob.Store, l Layout) ([]int64, error) {
-	infos, _, err := s.ListFolder(ctx, l.key("policies"))
+	infos, _, err := s.ListFolder(ctx, runKey(l, "policies"))
 	if err != nil {
 		return nil, fmt.Errorf("list policies of run %s: %w", l.RunID, err)
 	}
 	var out []int64
 	for _, info := range infos {
 		number := strings.TrimPrefix(strings.TrimSuffix(path.Base(info.Key), ".json"), "v")
-		if version, err := strconv.ParseInt(number, 10, 64); err == nil && info.Key == l.PolicyRef(version) {
+		if version, err := strconv.ParseInt(number, 10, 64); err == nil && info.Key == l.Policy(version).Ref() {
 			out = append(out, version)
 		}
 	}

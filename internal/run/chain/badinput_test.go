@@ -35,18 +35,18 @@ func TestChainsThatDoNotHold(t *testing.T) {
 		key     string
 		problem chain.Problem
 	}{
-		{"a step is cut out", map[string]string{l.Manifest(2): ""}, l.Manifest(2), chain.Missing},
-		{"the end is cut off", map[string]string{l.Closing(): "", l.Manifest(3): ""}, l.Closing(), chain.Missing},
-		{"the end is cut off with the summary", map[string]string{l.Closing(): "", l.Manifest(3): "", l.Manifest(2): "", l.Summary(): ""}, l.Manifest(2), chain.Missing},
-		{"the beginning is cut off", map[string]string{l.Opening(): "", l.Manifest(1): ""}, l.Manifest(1), chain.Missing},
-		{"all manifests are gone", map[string]string{l.Opening(): "", l.Manifest(1): "", l.Manifest(2): "", l.Manifest(3): "", l.Closing(): ""}, l.Closing(), chain.Missing},
-		{"two steps are exchanged", map[string]string{l.Manifest(2): all[l.Manifest(3)], l.Manifest(3): all[l.Manifest(2)]}, l.Manifest(2), chain.Misplaced},
-		{"a step of another run", map[string]string{l.Manifest(2): others[l.Manifest(2)]}, l.Manifest(2), chain.Damaged},
-		{"the end of another run", map[string]string{l.Closing(): others[l.Closing()], l.Summary(): others[l.Summary()]}, l.Manifest(3), chain.Damaged},
-		{"a manifest is empty", map[string]string{l.Manifest(1): " "}, l.Manifest(1), chain.Damaged},
-		{"a newer format", map[string]string{l.Manifest(1): strings.Replace(all[l.Manifest(1)], `"format": 1`, `"format": 2`, 1)}, l.Manifest(1), chain.Damaged},
-		{"a batch is deleted", map[string]string{l.Batch(1): ""}, l.Batch(1), chain.Missing},
-		{"a policy is another", map[string]string{l.Policy(1) + "/model.safetensors": others[l.Policy(1)+"/model.safetensors"]}, l.Policy(1) + "/model.safetensors", chain.Damaged},
+		{"a step is cut out", map[string]string{l.Step(2).Manifest(): ""}, l.Step(2).Manifest(), chain.Missing},
+		{"the end is cut off", map[string]string{l.Chain().Closing(): "", l.Step(3).Manifest(): ""}, l.Chain().Closing(), chain.Missing},
+		{"the end is cut off with the summary", map[string]string{l.Chain().Closing(): "", l.Step(3).Manifest(): "", l.Step(2).Manifest(): "", l.Summary(): ""}, l.Step(2).Manifest(), chain.Missing},
+		{"the beginning is cut off", map[string]string{l.Chain().Opening(): "", l.Step(1).Manifest(): ""}, l.Step(1).Manifest(), chain.Missing},
+		{"all manifests are gone", map[string]string{l.Chain().Opening(): "", l.Step(1).Manifest(): "", l.Step(2).Manifest(): "", l.Step(3).Manifest(): "", l.Chain().Closing(): ""}, l.Chain().Closing(), chain.Missing},
+		{"two steps are exchanged", map[string]string{l.Step(2).Manifest(): all[l.Step(3).Manifest()], l.Step(3).Manifest(): all[l.Step(2).Manifest()]}, l.Step(2).Manifest(), chain.Misplaced},
+		{"a step of another run", map[string]string{l.Step(2).Manifest(): others[l.Step(2).Manifest()]}, l.Step(2).Manifest(), chain.Damaged},
+		{"the end of another run", map[string]string{l.Chain().Closing(): others[l.Chain().Closing()], l.Summary(): others[l.Summary()]}, l.Step(3).Manifest(), chain.Damaged},
+		{"a manifest is empty", map[string]string{l.Step(1).Manifest(): " "}, l.Step(1).Manifest(), chain.Damaged},
+		{"a newer format", map[string]string{l.Step(1).Manifest(): strings.Replace(all[l.Step(1).Manifest()], `"format": 1`, `"format": 2`, 1)}, l.Step(1).Manifest(), chain.Damaged},
+		{"a batch is deleted", map[string]string{l.Step(1).Batch(): ""}, l.Step(1).Batch(), chain.Missing},
+		{"a policy is another", map[string]string{l.Policy(1).Dir() + "/model.safetensors": others[l.Policy(1).Dir()+"/model.safetensors"]}, l.Policy(1).Dir() + "/model.safetensors", chain.Damaged},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h.Store = runtest.Fill(t, all)
@@ -57,12 +57,12 @@ func TestChainsThatDoNotHold(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := verify(t, h.Store, chain.Options{All: true, CanRemake: func(key string) bool { return key == l.Batch(1) }})
+			got := verify(t, h.Store, chain.Options{All: true, CanRemake: func(key string) bool { return key == l.Step(1).Batch() }})
 			f := find(got.Damage, c.key)
 			if f.Problem != c.problem || f.Text == "" || strings.Contains(f.String(), "\n") {
 				t.Errorf("%q at %s, want %q; found %v", f.Problem, c.key, c.problem, got.Damage)
 			}
-			if f.CanRemake != (c.key == l.Batch(1)) {
+			if f.CanRemake != (c.key == l.Step(1).Batch()) {
 				t.Errorf("%s can be made again: %v", c.key, f.CanRemake)
 			}
 		})
@@ -86,7 +86,7 @@ func TestForgedManifest(t *testing.T) {
 		t.Errorf("another run passes: %v", got.Damage)
 	}
 	var m chain.Manifest
-	if err := blob.ReadJSON(t.Context(), h.Store, h.Layout.Manifest(2), &m); err != nil {
+	if err := blob.ReadJSON(t.Context(), h.Store, h.Layout.Step(2).Manifest(), &m); err != nil {
 		t.Fatal(err)
 	}
 	m.MadeBy = []chain.Maker{{Role: "trainer", CPU: "another"}}
@@ -95,11 +95,11 @@ func TestForgedManifest(t *testing.T) {
 	if m.Digest, err = chain.Digest(m); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.Manifest(2), m, blob.Always); err != nil {
+	if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.Step(2).Manifest(), m, blob.Always); err != nil {
 		t.Fatal(err)
 	}
 	got := verify(t, h.Store, chain.Options{})
-	if len(got.Damage) != 1 || got.Damage[0].Key != h.Layout.Manifest(2) || got.Damage[0].Problem != chain.Damaged {
+	if len(got.Damage) != 1 || got.Damage[0].Key != h.Layout.Step(2).Manifest() || got.Damage[0].Problem != chain.Damaged {
 		t.Errorf("found %v, want the manifest of step 2 alone", got.Damage)
 	}
 }
@@ -108,11 +108,11 @@ func TestForgedManifest(t *testing.T) {
 func TestRunThatGoesOn(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 3, false)
-	young := []string{h.Layout.Event(5000, "pause", "x"), h.Layout.Group(4, "p")}
+	young := []string{h.Layout.Events().Entry(5000, "pause", "x"), h.Layout.Step(4).Group("p")}
 	for _, key := range young {
 		runtest.Put(t, h.Store, key, "{}")
 	}
-	runtest.Put(t, h.Store, h.Layout.StepLog(4), "{}") // its manifest is being written
+	runtest.Put(t, h.Store, h.Layout.Step(4).Log(), "{}") // its manifest is being written
 	got := verify(t, h.Store, chain.Options{All: true})
 	if got.Ended || got.Last != 3 || len(got.Damage) > 0 {
 		t.Errorf("got %+v", got)
@@ -133,11 +133,11 @@ func TestRetentionIsNoLoss(t *testing.T) {
 	if got.Deleted == 0 || len(got.Damage) > 0 {
 		t.Errorf("%d deleted, damage %v", got.Deleted, got.Damage)
 	}
-	infos, err := h.Store.List(t.Context(), h.Layout.Groups(6)+"/")
+	infos, err := h.Store.List(t.Context(), h.Layout.Step(6).Groups()+"/")
 	if err != nil || len(infos) == 0 {
 		t.Fatalf("no trajectories of the last step (%v)", err)
 	}
-	for _, key := range []string{infos[0].Key, h.Layout.PolicyRef(6), h.Layout.Policy(6) + "/policy.json"} {
+	for _, key := range []string{infos[0].Key, h.Layout.Policy(6).Ref(), h.Layout.Policy(6).Dir() + "/policy.json"} {
 		if err := h.Store.Delete(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestRetentionIsNoLoss(t *testing.T) {
 			t.Errorf("%s: %q, want missing", key, f.Problem)
 		}
 	}
-	notes, err := h.Store.List(t.Context(), h.Layout.RetiredNotes()+"/")
+	notes, err := h.Store.List(t.Context(), h.Layout.Chain().RetiredDir()+"/")
 	if err != nil || len(notes) == 0 {
 		t.Fatalf("no notes (%v)", err)
 	}
@@ -165,17 +165,17 @@ func TestRetentionIsNoLoss(t *testing.T) {
 func TestStepsWithoutManifests(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 3, false)
-	if err := h.Store.Delete(t.Context(), h.Layout.Manifest(3)); err != nil {
+	if err := h.Store.Delete(t.Context(), h.Layout.Step(3).Manifest()); err != nil {
 		t.Fatal(err)
 	}
 	if got := verify(t, h.Store, chain.Options{}); got.Last != 2 || len(got.Damage) > 0 {
 		t.Errorf("without the newest manifest: %+v", got)
 	}
-	if err := h.Store.Delete(t.Context(), h.Layout.Manifest(1)); err != nil {
+	if err := h.Store.Delete(t.Context(), h.Layout.Step(1).Manifest()); err != nil {
 		t.Fatal(err)
 	}
 	got := verify(t, h.Store, chain.Options{})
-	if find(got.Damage, h.Layout.Manifest(1)).Problem != chain.Missing {
+	if find(got.Damage, h.Layout.Step(1).Manifest()).Problem != chain.Missing {
 		t.Errorf("without the first manifest: %+v", got)
 	}
 }
@@ -187,7 +187,7 @@ func TestLinkIsOfTheConfigurationAlone(t *testing.T) {
 		h := runtest.New(t, set)
 		if broken {
 			h.Whole(t, 2, false)
-			runtest.Put(t, h.Store, h.Layout.Event(77, "pause", "a break"), "{}")
+			runtest.Put(t, h.Store, h.Layout.Events().Entry(77, "pause", "a break"), "{}")
 			h.Continue(t, 3, 6)
 		} else {
 			h.Whole(t, 6, true)

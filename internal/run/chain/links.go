@@ -17,7 +17,7 @@ func (v *verifier) checkChain() {
 	v.out.Manifests = len(entries)
 	if len(entries) == 0 {
 		if v.end != nil {
-			v.damage(Finding{Key: v.layout.Closing(), Problem: Missing, Want: v.end.Seal, HeldBy: v.layout.Summary(), Text: "the summary names the chain, and no manifest is there"})
+			v.damage(Finding{Key: v.layout.Chain().Closing(), Problem: Missing, Want: v.end.Seal, HeldBy: v.layout.Summary(), Text: "the summary names the chain, and no manifest is there"})
 		}
 		return
 	}
@@ -29,7 +29,7 @@ func (v *verifier) checkChain() {
 	}
 	last := len(entries) - 1
 	if v.end != nil {
-		good[last] = v.checkSuccessor(entries[last], blob.Ref{Key: v.layout.Closing(), SHA256: v.end.Seal}, v.layout.Summary()) && good[last]
+		good[last] = v.checkSuccessor(entries[last], blob.Ref{Key: v.layout.Chain().Closing(), SHA256: v.end.Seal}, v.layout.Summary()) && good[last]
 	}
 	for i := last; i > 0; i-- {
 		if good[i] {
@@ -138,7 +138,7 @@ func (v *verifier) checkUnchained(ctx context.Context) error {
 	}
 	chained := map[int]bool{}
 	for _, e := range v.chain.Entries { // a damaged one stands for its step, too
-		if step, ok := v.layout.StepOf(e.Ref.Key); ok {
+		if step, ok := artifact.StepOf(v.layout, e.Ref.Key); ok {
 			chained[step] = true
 		}
 	}
@@ -150,14 +150,14 @@ func (v *verifier) checkUnchained(ctx context.Context) error {
 	}
 	recorded := make([]bool, len(without))
 	err = artifact.Each(ctx, len(without), func(ctx context.Context, i int) error {
-		_, err := v.store.Stat(ctx, v.layout.StepLog(without[i]))
+		_, err := v.store.Stat(ctx, v.layout.Step(without[i]).Log())
 		recorded[i] = err == nil
 		return ignoreGone(err)
 	})
 	for i, step := range without {
 		newest := i == len(without)-1 && step > v.out.Last
 		if recorded[i] && (!newest || v.end != nil) {
-			v.damage(Finding{Key: v.layout.Manifest(step), Problem: Missing, Text: fmt.Sprintf("step %d has a record and no manifest", step)})
+			v.damage(Finding{Key: v.layout.Step(step).Manifest(), Problem: Missing, Text: fmt.Sprintf("step %d has a record and no manifest", step)})
 		}
 	}
 	return err

@@ -33,13 +33,13 @@ func Load(ctx context.Context, store blob.Store, runID string) (*Chain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chain of run %s: %w", runID, err)
 	}
-	keys := []string{layout.Opening()}
+	keys := []string{layout.Chain().Opening()}
 	for _, name := range names {
 		if step, err := strconv.Atoi(name); err == nil {
-			keys = append(keys, layout.Manifest(step))
+			keys = append(keys, layout.Step(step).Manifest())
 		}
 	}
-	keys = append(keys, layout.Closing())
+	keys = append(keys, layout.Chain().Closing())
 	found := make([]*Entry, len(keys))
 	err = artifact.Each(ctx, len(keys), func(ctx context.Context, i int) error {
 		e, err := readEntry(ctx, store, keys[i])

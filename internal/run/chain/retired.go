@@ -31,7 +31,7 @@ func Retire(ctx context.Context, store blob.Store, layout artifact.Layout, r Ret
 	if err != nil {
 		return err
 	}
-	_, err = blob.PutBytes(ctx, store, layout.Retired(r.Cursor, blob.RefOf("", data).SHA256), data, blob.IfAbsent)
+	_, err = blob.PutBytes(ctx, store, layout.Chain().Retired(r.Cursor, blob.RefOf("", data).SHA256), data, blob.IfAbsent)
 	if errors.Is(err, blob.ErrExists) {
 		return nil // by an attempt that died
 	}
@@ -57,7 +57,7 @@ func readNotes(ctx context.Context, store blob.Store, layout artifact.Layout, c 
 			held[ref.Key] = ref
 		}
 	}
-	infos, _, err := store.ListFolder(ctx, layout.RetiredNotes())
+	infos, _, err := store.ListFolder(ctx, layout.Chain().RetiredDir())
 	if err != nil {
 		return out, err
 	}

@@ -20,7 +20,7 @@ import (
 // sideFolders lists what lies beside the steps, by key. first includes what a run has
 // before its first step.
 func sideFolders(ctx context.Context, store blob.Store, layout artifact.Layout, first bool) ([]string, error) {
-	folders := layout.SideFolders()
+	folders := layout.Chain().SideFolders()
 	if first {
 		folders = append(folders, layout.Dir())
 	}
@@ -37,7 +37,7 @@ func sideFolders(ctx context.Context, store blob.Store, layout artifact.Layout, 
 		}
 		infos, _, err := store.ListFolder(ctx, folders[i])
 		for _, info := range infos {
-			if !mutable(layout, info.Key) && !layout.InChain(info.Key) {
+			if !mutable(layout, info.Key) && !layout.Chain().Contains(info.Key) {
 				found[i] = append(found[i], info.Key)
 			}
 		}
@@ -48,7 +48,7 @@ func sideFolders(ctx context.Context, store blob.Store, layout artifact.Layout, 
 
 // mutable reports whether an object of the run changes as long as the run goes on.
 func mutable(layout artifact.Layout, key string) bool {
-	return key == layout.Head() || key == layout.NewestConfig() || key == layout.Summary() || key == layout.Metrics()
+	return key == layout.Head() || key == layout.Config().Newest() || key == layout.Summary() || key == layout.Metrics()
 }
 
 // sumUp makes the Refs of objects. Those that others of them name, and the store has

@@ -250,7 +250,7 @@ func (v *verifier) listLater(ctx context.Context) error {
 		return err
 	}
 	for _, info := range infos {
-		if v.held[info.Key] || mutable(v.layout, info.Key) || v.layout.InChain(info.Key) || v.layout.Passing(info.Key) {
+		if v.held[info.Key] || mutable(v.layout, info.Key) || v.layout.Chain().Contains(info.Key) || v.layout.Chain().Omits(info.Key) {
 			continue
 		}
 		v.out.Remarks = append(v.out.Remarks, Finding{Key: info.Key, Problem: Later, Have: fmt.Sprint(info.Size),

@@ -58,7 +58,7 @@ func wantGood(t *testing.T, h *runtest.Run, first, last int) {
 	}
 	for key := range runtest.Dump(t, h.Store) {
 		_, ok := held[key]
-		if !ok && !h.Layout.InChain(key) && !slices.Contains([]string{h.Layout.Head(), h.Layout.Summary()}, key) && strings.HasPrefix(key, h.Layout.Dir()+"/") {
+		if !ok && !h.Layout.Chain().Contains(key) && !slices.Contains([]string{h.Layout.Head(), h.Layout.Summary()}, key) && strings.HasPrefix(key, h.Layout.Dir()+"/") {
 			t.Errorf("nothing holds %s", key)
 		}
 	}
@@ -101,7 +101,7 @@ func TestEveryFlipIsFound(t *testing.T) {
 func TestEveryByteOfAManifest(t *testing.T) {
 	h := runtest.New(t, nil)
 	h.Whole(t, 1, true)
-	for _, key := range []string{h.Layout.Opening(), h.Layout.Manifest(1), h.Layout.Closing()} {
+	for _, key := range []string{h.Layout.Chain().Opening(), h.Layout.Step(1).Manifest(), h.Layout.Chain().Closing()} {
 		data := runtest.Dump(t, h.Store)[key]
 		for at := range data {
 			changed := []byte(data)

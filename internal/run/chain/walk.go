@@ -69,7 +69,7 @@ func (w walk) entry(ctx context.Context, e Entry, shared map[string]bool, found 
 		if shared[ref.Key] || own[ref.Key] || w.withoutShards && strings.HasPrefix(ref.Key, sharedShards) {
 			return
 		}
-		if _, ofStep := w.layout.StepOf(ref.Key); ofStep && by != e.Ref.Key {
+		if _, ofStep := artifact.StepOf(w.layout, ref.Key); ofStep && by != e.Ref.Key {
 			own[ref.Key] = true
 		} else {
 			shared[ref.Key] = true

@@ -115,7 +115,7 @@ func (w *Writer) recall(ctx context.Context, store blob.Store, layout artifact.L
 func (m memory) after(layout artifact.Layout, e Entry) memory {
 	out := memory{last: e, side: m.side}
 	for _, ref := range e.Manifest.Holds {
-		if _, ofStep := layout.StepOf(ref.Key); ofStep || m.side[ref.Key] {
+		if _, ofStep := artifact.StepOf(layout, ref.Key); ofStep || m.side[ref.Key] {
 			continue
 		}
 		if len(out.side) == len(m.side) {
@@ -149,7 +149,7 @@ func put(ctx context.Context, store blob.Store, layout artifact.Layout, d Draft,
 		return memory{}, err
 	}
 	if d.Facts.Kind == Closing {
-		if m.State, err = sumUp(ctx, store, layout, []string{layout.Head(), layout.NewestConfig()}); err != nil {
+		if m.State, err = sumUp(ctx, store, layout, []string{layout.Head(), layout.Config().Newest()}); err != nil {
 			return memory{}, err
 		}
 	}
@@ -179,10 +179,10 @@ func putOnce(ctx context.Context, store blob.Store, key string, m Manifest) (Ent
 func keyOf(layout artifact.Layout, f Facts) string {
 	switch f.Kind {
 	case Opening:
-		return layout.Opening()
+		return layout.Chain().Opening()
 	case Closing:
-		return layout.Closing()
+		return layout.Chain().Closing()
 	default:
-		return layout.Manifest(f.Step)
+		return layout.Step(f.Step).Manifest()
 	}
 }

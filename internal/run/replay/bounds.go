@@ -44,7 +44,7 @@ type bounds struct{ *making }
 // apart says which kernels made the step and differ from those here; none for a run
 // that does not say. It notes another build, which alone is no reason for other bits.
 func (m bounds) apart(ctx context.Context) ([]string, error) {
-	manifest, ok, err := artifact.Lookup[chain.Manifest](ctx, m.base, m.layout.Manifest(m.step))
+	manifest, ok, err := artifact.Lookup[chain.Manifest](ctx, m.base, m.layout.Step(m.step).Manifest())
 	if err != nil && !isDamage(err) {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func kernelsApart(then, here chain.Maker) []string {
 func (m bounds) compareGroups(ctx context.Context) error {
 	parted, all := 0, 0
 	for _, id := range m.ids {
-		key := m.layout.Group(m.step, id)
+		key := m.layout.Step(m.step).Group(id)
 		data, there, err := read(ctx, m.base, key)
 		if err != nil && !isDamage(err) {
 			return err
@@ -160,13 +160,13 @@ func groupsApart(stored, made []rl.Trajectory) (parted int, far float64) {
 
 // judgeWithin judges an object that differs under other kernels.
 func (m bounds) judgeWithin(ctx context.Context, key string, stored, made []byte) (Verdict, string) {
-	_, inPolicy := strings.CutPrefix(key, m.layout.Policy(int64(m.step))+"/")
+	_, inPolicy := strings.CutPrefix(key, m.layout.Policy(int64(m.step)).Dir()+"/")
 	switch {
 	case inPolicy && (path.Ext(key) == ".safetensors" || path.Base(key) == "shards.json"):
 		return m.judgeWeights(ctx)
-	case inPolicy && path.Base(key) == "policy.json", key == m.layout.PolicyRef(int64(m.step)), key == m.checkpoint:
+	case inPolicy && path.Base(key) == "policy.json", key == m.layout.Policy(int64(m.step)).Ref(), key == m.checkpoint:
 		return Close, "it names other bits"
-	case path.Ext(key) == ".json" && path.Dir(key) == m.layout.Step(m.step) && key != m.layout.Batch(m.step):
+	case path.Ext(key) == ".json" && path.Dir(key) == m.layout.Step(m.step).Dir() && key != m.layout.Step(m.step).Batch():
 		a, errA := artifact.Timeless(key, stored)
 		b, errB := artifact.Timeless(key, made)
 		var x, y any
@@ -186,7 +186,7 @@ func (m bounds) judgeWithin(ctx context.Context, key string, stored, made []byte
 func (m bounds) judgeWeights(ctx context.Context) (Verdict, string) {
 	var policies [2]checkpoint.Policy
 	for i, store := range []blob.Store{m.base, m.scratch} {
-		p, ok, err := artifact.Lookup[run.Policy](ctx, store, m.layout.PolicyRef(int64(m.step)))
+		p, ok, err := artifact.Lookup[run.Policy](ctx, store, m.layout.Policy(int64(m.step)).Ref())
 		if i == 1 {
 			store = m.over // shards that were stored already are not in the scratch
 		}

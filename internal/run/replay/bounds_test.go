@@ -72,7 +72,7 @@ func TestOtherKernelsAreHeldToBounds(t *testing.T) {
 		}
 		for _, o := range r.Objects {
 			want := replay.Equal
-			if path.Dir(o.Key) == m.Layout.Groups(1) {
+			if path.Dir(o.Key) == m.Layout.Step(1).Groups() {
 				want = row.want
 			}
 			within := strings.Contains(row.kernels, "avx2")

@@ -37,7 +37,7 @@ func Made(ctx context.Context, store blob.Store, runID string) ([]int, error) {
 		if step <= first {
 			return nil
 		}
-		_, err := store.Stat(ctx, layout.TrainResult(step))
+		_, err := store.Stat(ctx, layout.Step(step).TrainResult())
 		made[step] = err == nil
 		if errors.Is(err, blob.ErrNotExist) {
 			return nil

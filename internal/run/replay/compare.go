@@ -49,7 +49,9 @@ func (m *making) compare(ctx context.Context) ([]Object, error) {
 
 // isPassing is true for what the step does not leave: the records of shards, which its
 // batch replaces, and its manifest, which is held to the chain.
-func (m *making) isPassing(key string) bool { return m.layout.Passing(key) || m.layout.InChain(key) }
+func (m *making) isPassing(key string) bool {
+	return m.layout.Chain().Omits(key) || m.layout.Chain().Contains(key)
+}
 
 func (m *making) compareKey(ctx context.Context, key string) (Object, error) {
 	out := Object{Key: key, Verdict: Equal}
@@ -94,9 +96,9 @@ func read(ctx context.Context, store blob.Store, key string) (data []byte, ok bo
 func (m *making) absent(key string) (Verdict, string) {
 	cfg := m.newest.Newest().Checkpoint
 	switch {
-	case cfg.KeepTrajectories > 0 && strings.HasPrefix(key, m.layout.Groups(m.step)+"/"):
+	case cfg.KeepTrajectories > 0 && strings.HasPrefix(key, m.layout.Step(m.step).Groups()+"/"):
 		return Deleted, "checkpoint.keep_trajectories; it can be made again"
-	case cfg.KeepPolicies > 0 && strings.HasPrefix(key, path.Dir(m.layout.PolicyRef(0))+"/"):
+	case cfg.KeepPolicies > 0 && strings.HasPrefix(key, path.Dir(m.layout.Policy(0).Ref())+"/"):
 		return Deleted, "checkpoint.keep_policies; it can be made again"
 	default:
 		return Missing, "it is not in the store; it can be made again"

@@ -89,7 +89,7 @@ func (m samplers) loadPolicies(ctx context.Context) error {
 // loadPolicy loads a policy. One that is deleted or damaged is published again, from the
 // learner's state.
 func (m samplers) loadPolicy(ctx context.Context, version int64) (run.Policy, error) {
-	stored, ok, err := artifact.Lookup[run.Policy](ctx, m.base, m.layout.PolicyRef(version))
+	stored, ok, err := artifact.Lookup[run.Policy](ctx, m.base, m.layout.Policy(version).Ref())
 	if err == nil && ok {
 		err = m.sampling.Prepare(ctx, m.ref, stored)
 	}
@@ -103,14 +103,14 @@ func (m samplers) loadPolicy(ctx context.Context, version int64) (run.Policy, er
 	default:
 		return stored, err
 	}
-	shards, err := checkpoint.FolderShards(ctx, m.base, m.layout.Policy(version))
+	shards, err := checkpoint.FolderShards(ctx, m.base, m.layout.Policy(version).Dir())
 	if err != nil {
 		return stored, err
 	}
 	for _, ref := range shards { // any of them may be the one that is damaged
 		m.over.Hide(ref.Key)
 	}
-	m.over.Hide(m.layout.Policy(version)+"/", m.layout.PolicyRef(version))
+	m.over.Hide(m.layout.Policy(version).Dir()+"/", m.layout.Policy(version).Ref())
 	made, err := m.learner.Republish(ctx, learner.PublishInput{Run: m.ref, Step: int(version)})
 	if err != nil {
 		return made, err
@@ -209,7 +209,7 @@ func (m samplers) sampleSpan(ctx context.Context, i int) (run.Sampled, error) {
 
 func (m *making) settleAllLost(ctx context.Context) error {
 	for _, id := range m.ids {
-		if err := m.settleLost(ctx, m.layout.Group(m.step, id)); err != nil {
+		if err := m.settleLost(ctx, m.layout.Step(m.step).Group(id)); err != nil {
 			return err
 		}
 	}

@@ -107,8 +107,8 @@ func (m *making) putBackAll(ctx context.Context, damaged string) error {
 // isWanted reads an object that was made, and decides whether it is put back. One that
 // is stored with other bytes is replaced only where a reference says which are right.
 func (m *making) isWanted(ctx context.Context, key, damaged string, named map[string]blob.Ref) (made []byte, wanted bool, err error) {
-	inPolicy := strings.HasPrefix(key, m.layout.Policy(int64(m.step)))
-	if !inPolicy && !strings.HasPrefix(key, m.layout.Step(m.step)+"/") || m.isPassing(key) {
+	inPolicy := strings.HasPrefix(key, m.layout.Policy(int64(m.step)).Dir())
+	if !inPolicy && !strings.HasPrefix(key, m.layout.Step(m.step).Dir()+"/") || m.isPassing(key) {
 		return nil, false, nil
 	}
 	if made, _, err = read(ctx, m.scratch, key); err != nil {
@@ -124,7 +124,7 @@ func (m *making) isWanted(ctx context.Context, key, damaged string, named map[st
 	case key == damaged || inPolicy:
 		return made, true, nil
 	case !there:
-		return made, !strings.HasPrefix(key, m.layout.Groups(m.step)+"/"), nil // trajectories may have been deleted in time
+		return made, !strings.HasPrefix(key, m.layout.Step(m.step).Groups()+"/"), nil // trajectories may have been deleted in time
 	default:
 		return made, named[key] == blob.RefOf(key, made), nil
 	}

@@ -44,7 +44,7 @@ func placeOf(layout artifact.Layout, key string) place {
 		return place{step: number, part: policies}
 	case folder == "steps" && (strings.Contains(file, "/") || file == "batch.json" || file == "rollouts.json"):
 		return place{step: number, part: groups}
-	case folder == "steps" && layout.InChain(key):
+	case folder == "steps" && layout.Chain().Contains(key):
 		return place{why: "it is a manifest of the chain, which is written once: bring it back from a copy of the store"}
 	case folder == "steps":
 		return place{why: "it holds measured times, which do not come again: bring it back from a copy of the store"}
@@ -67,7 +67,7 @@ func (b *Bench) placeOf(ctx context.Context, layout artifact.Layout, key string)
 		return place{}, err
 	}
 	for _, p := range stored {
-		shards, err := checkpoint.FolderShards(ctx, b.Store, layout.Policy(p.Version))
+		shards, err := checkpoint.FolderShards(ctx, b.Store, layout.Policy(p.Version).Dir())
 		if err != nil {
 			return place{}, err
 		}

@@ -178,11 +178,11 @@ func TestStepsComeOutAgain(t *testing.T) {
 			}
 		}
 		for key := range before {
-			if of, ok := strings.CutPrefix(key, m.Layout.Step(step)+"/"); ok && !compared[key] && !m.Layout.InChain(key) {
+			if of, ok := strings.CutPrefix(key, m.Layout.Step(step).Dir()+"/"); ok && !compared[key] && !m.Layout.Chain().Contains(key) {
 				t.Errorf("step %d: %s was not compared", step, of)
 			}
 		}
-		for _, key := range []string{m.Layout.PolicyRef(int64(step)), path.Join(m.Layout.Policy(int64(step)), "model.safetensors")} {
+		for _, key := range []string{m.Layout.Policy(int64(step)).Ref(), path.Join(m.Layout.Policy(int64(step)).Dir(), "model.safetensors")} {
 			if !compared[key] {
 				t.Errorf("step %d: %s was not compared", step, key)
 			}
@@ -221,7 +221,7 @@ func TestStepsSampledAheadComeOutAgain(t *testing.T) {
 				}
 			}
 		}
-		if err := m.Store.Delete(t.Context(), m.Layout.PolicyRef(3)); err != nil {
+		if err := m.Store.Delete(t.Context(), m.Layout.Policy(3).Ref()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +233,7 @@ func TestStepsInSpansComeOutAgain(t *testing.T) {
 	m := newMaker(t, map[string]string{"checkpoint.keep": "9", "rl.window": "2", "rl.partial_rollout_tokens": "15", "rl.loss.old_logprobs": "rollout"})
 	m.makeSteps(t, 4)
 	for step, want := range map[int]int{1: 0, 2: 2, 3: 3, 4: 3} {
-		if got := runtest.ReadLines[run.StepRecord](t, m.Store, m.Layout.StepLog(step))[0]; len(got.Spans) != want {
+		if got := runtest.ReadLines[run.StepRecord](t, m.Store, m.Layout.Step(step).Log())[0]; len(got.Spans) != want {
 			t.Errorf("step %d names spans %+v, want %d", step, got.Spans, want)
 		}
 	}
@@ -249,7 +249,7 @@ func TestStepsInSpansComeOutAgain(t *testing.T) {
 				}
 			}
 		}
-		if err := m.Store.Delete(t.Context(), m.Layout.PolicyRef(2)); err != nil {
+		if err := m.Store.Delete(t.Context(), m.Layout.Policy(2).Ref()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestAbsentObjects(t *testing.T) {
 	for keep, want := range map[string]replay.Verdict{"0": replay.Missing, "1": replay.Deleted} {
 		m := newMaker(t, map[string]string{"checkpoint.keep_trajectories": keep, "checkpoint.keep": "9"})
 		m.makeSteps(t, 2)
-		key := m.Layout.Group(1, m.Selected(t, 1, 1)[0])
+		key := m.Layout.Step(1).Group(m.Selected(t, 1, 1)[0])
 		if err := m.Store.Delete(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +307,7 @@ func TestAbsentObjects(t *testing.T) {
 // and everything that followed from the loss does.
 func TestLostTrajectoriesAreKept(t *testing.T) {
 	m := newMaker(t, nil)
-	key := m.Layout.Group(1, m.Selected(t, 1, 1)[1])
+	key := m.Layout.Step(1).Group(m.Selected(t, 1, 1)[1])
 	lose := func() {
 		ts := runtest.ReadLines[rl.Trajectory](t, m.Store, key)
 		ts[2].StopReason, ts[2].Err, ts[2].Reward = rl.StopInfraError, "sandbox unavailable", 0

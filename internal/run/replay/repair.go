@@ -124,7 +124,7 @@ func (r *repair) failed(why string) []Repaired {
 
 // remakePolicy publishes the policy of the step again.
 func (m *making) remakePolicy(ctx context.Context) (how string, err error) {
-	m.over.Hide(m.layout.Policy(int64(m.step))+"/", m.layout.PolicyRef(int64(m.step)))
+	m.over.Hide(m.layout.Policy(int64(m.step)).Dir()+"/", m.layout.Policy(int64(m.step)).Ref())
 	_, err = m.learner.Republish(ctx, learner.PublishInput{Run: m.ref, Step: m.step})
 	return "published again from the nearest checkpoint and the stored batches since", err
 }
@@ -132,7 +132,7 @@ func (m *making) remakePolicy(ctx context.Context) (how string, err error) {
 // remakeGroups makes what is hidden of the groups of the step: it samples those
 // without trajectories and records all of them.
 func (m *making) remakeGroups(ctx context.Context) (how string, err error) {
-	m.over.Hide(m.layout.Batch(m.step), m.layout.BatchStats(m.step))
+	m.over.Hide(m.layout.Step(m.step).Batch(), m.layout.Step(m.step).BatchStats())
 	var selector sampling.Selector
 	m.ids, err = selector.Select(ctx, m.over, sampling.SelectInput{Run: m.ref, Stage: m.stage.Source(), Step: m.step, StageStep: m.stageStep})
 	if err != nil {
@@ -168,7 +168,7 @@ func (m *making) numAbsent(ctx context.Context) (int, error) {
 	}
 	n := 0
 	for _, id := range m.ids {
-		key := m.layout.Group(m.step, id)
+		key := m.layout.Step(m.step).Group(id)
 		_, have, err := run.ReadTrajectoriesRef(ctx, m.over, key)
 		if want, ok := named[key]; err == nil && (!ok || want == have) {
 			continue
@@ -188,7 +188,7 @@ func (m *making) numAbsent(ctx context.Context) (int, error) {
 // namedByBatch are the trajectories and samples that the stored batch names, by key;
 // none where it cannot be read.
 func (m *making) namedByBatch(ctx context.Context) (map[string]blob.Ref, error) {
-	batch, _, err := artifact.Lookup[run.StoredBatch](ctx, m.base, m.layout.Batch(m.step))
+	batch, _, err := artifact.Lookup[run.StoredBatch](ctx, m.base, m.layout.Step(m.step).Batch())
 	if err != nil && !isDamage(err) {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func events(t *testing.T, store blob.Store, layout artifact.Layout, kind string)
 	t.Helper()
 	var out []string
 	for key, data := range runtest.Dump(t, store) {
-		if path.Dir(key) == layout.Events() && artifact.EventKind(key) == kind {
+		if path.Dir(key) == layout.Events().Dir() && artifact.EventKind(key) == kind {
 			out = append(out, data)
 		}
 	}
@@ -32,7 +32,7 @@ func events(t *testing.T, store blob.Store, layout artifact.Layout, kind string)
 // rest is a dump without the events.
 func rest(dump map[string]string, layout artifact.Layout) map[string]string {
 	out := maps.Clone(dump)
-	maps.DeleteFunc(out, func(key, _ string) bool { return path.Dir(key) == layout.Events() })
+	maps.DeleteFunc(out, func(key, _ string) bool { return path.Dir(key) == layout.Events().Dir() })
 	return out
 }
 
@@ -45,7 +45,7 @@ func TestEveryObjectComesBack(t *testing.T) {
 	whole := runtest.Dump(t, m.Store)
 	repaired := 0
 	for key, data := range whole {
-		if step, ok := m.Layout.StepOf(key); !(ok && step >= 3 && step <= 4) && !strings.Contains(key, "/policies/v000003") {
+		if step, ok := artifact.StepOf(m.Layout, key); !(ok && step >= 3 && step <= 4) && !strings.Contains(key, "/policies/v000003") {
 			continue
 		}
 		for _, gone := range []bool{true, false} {
@@ -85,7 +85,7 @@ func TestShardsOfPoliciesComeBack(t *testing.T) {
 	m := newMaker(t, map[string]string{"checkpoint.keep": "9", "checkpoint.shard_policies": "1"})
 	m.makeSteps(t, 4)
 	whole := runtest.Dump(t, m.Store)
-	shards, err := checkpoint.FolderShards(t.Context(), m.Store, m.Layout.Policy(3))
+	shards, err := checkpoint.FolderShards(t.Context(), m.Store, m.Layout.Policy(3).Dir())
 	if err != nil || len(shards) == 0 {
 		t.Fatalf("policy 3 has %d shards, %v", len(shards), err)
 	}
@@ -156,7 +156,7 @@ func TestMuchDamageAtOnce(t *testing.T) {
 func TestOtherBytesAreNotPutBack(t *testing.T) {
 	m := newMaker(t, nil)
 	m.makeSteps(t, 1)
-	key := m.Layout.Group(1, m.Selected(t, 1, 1)[0])
+	key := m.Layout.Step(1).Group(m.Selected(t, 1, 1)[0])
 	runtest.Put(t, m.Store, key, "garbage")
 	before := runtest.Dump(t, m.Store)
 	done, err := m.bench(t, m.Store).Repair(t.Context(), "demo", []blob.Ref{{Key: key, SHA256: "beef"}}, false)
@@ -181,7 +181,7 @@ func (r racing) Swap(ctx context.Context, key string, old blob.Ref, data []byte)
 func TestRepairOverwritesNoOther(t *testing.T) {
 	m := newMaker(t, nil)
 	m.makeSteps(t, 1)
-	key := m.Layout.Group(1, m.Selected(t, 1, 1)[0])
+	key := m.Layout.Step(1).Group(m.Selected(t, 1, 1)[0])
 	data, err := blob.ReadKey(t.Context(), m.Store, key)
 	if err != nil {
 		t.Fatal(err)

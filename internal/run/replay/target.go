@@ -90,7 +90,7 @@ func (t *target) place() error {
 
 // made reports whether the run made a step, by what steps leave and nothing deletes.
 func (t *target) made(ctx context.Context, store blob.Store, step int) (bool, error) {
-	for _, key := range []string{t.layout.TrainResult(step), t.layout.StepLog(step)} {
+	for _, key := range []string{t.layout.Step(step).TrainResult(), t.layout.Step(step).Log()} {
 		_, err := store.Stat(ctx, key)
 		if !errors.Is(err, blob.ErrNotExist) {
 			return err == nil, err
@@ -153,14 +153,14 @@ func (t *target) findLeft(ctx context.Context, store blob.Store) error {
 		}
 	}
 	t.nearest = learner.Nearest(saved, t.plan.SFTSteps, t.before)
-	trained, ok, err := artifact.Lookup[run.Trained](ctx, store, t.layout.TrainResult(t.step))
+	trained, ok, err := artifact.Lookup[run.Trained](ctx, store, t.layout.Step(t.step).TrainResult())
 	if err != nil && !errors.Is(err, blob.ErrCorrupt) {
 		return err
 	}
 	if ok {
 		t.saved = trained.Saved
 	}
-	t.record, t.recorded, err = artifact.Lookup[run.StepRecord](ctx, store, t.layout.StepLog(t.step))
+	t.record, t.recorded, err = artifact.Lookup[run.StepRecord](ctx, store, t.layout.Step(t.step).Log())
 	if errors.Is(err, blob.ErrCorrupt) {
 		err = nil
 	}
@@ -170,7 +170,7 @@ func (t *target) findLeft(ctx context.Context, store blob.Store) error {
 // objects are the keys that the step makes, or the folders of them.
 func (t *target) objects() []string {
 	version := int64(t.step)
-	out := []string{t.layout.Step(t.step) + "/", t.layout.Policy(version) + "/", t.layout.PolicyRef(version)}
+	out := []string{t.layout.Step(t.step).Dir() + "/", t.layout.Policy(version).Dir() + "/", t.layout.Policy(version).Ref()}
 	if t.checkpoint != "" {
 		out = append(out, t.checkpoint)
 	}

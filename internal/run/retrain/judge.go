@@ -121,7 +121,7 @@ func readScores(ctx context.Context, store blob.Store, in JudgeInput) (candidate
 func readScore(ctx context.Context, store blob.Store, runID string, stage run.Stage, version int64, labels ...string) (rules.GateScore, error) {
 	layout := artifact.Layout{RunID: runID}
 	for _, label := range labels {
-		e, ok, err := artifact.Lookup[run.Evaluation](ctx, store, layout.Eval(stage.Index, label, version))
+		e, ok, err := artifact.Lookup[run.Evaluation](ctx, store, layout.Eval(stage.Index, label, version).Result())
 		if err != nil {
 			return rules.GateScore{}, err
 		}
@@ -165,7 +165,7 @@ func logOutcome(ctx context.Context, store blob.Store, in JudgeInput, out Outcom
 		return err
 	}
 	event := run.Event{Run: run.Ref{RunID: out.RunID}, Time: out.Ended, Kind: kind, Text: fmt.Sprintf("schedule %s: %s: %s", in.ID, out.Outcome, out.Reason)}
-	_, err := artifact.PutOnce(ctx, store, artifact.Layout{RunID: out.RunID}.Event(out.Ended.UnixNano(), kind, event.Text), event)
+	_, err := artifact.PutOnce(ctx, store, artifact.Layout{RunID: out.RunID}.Events().Entry(out.Ended.UnixNano(), kind, event.Text), event)
 	return err
 }
 

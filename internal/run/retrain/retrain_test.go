@@ -61,11 +61,11 @@ func (n *nightly) plan(runID string) retrain.Plan {
 func (n *nightly) train(plan retrain.Plan, before, after float64) run.Policy {
 	n.Helper()
 	layout := artifact.Layout{RunID: plan.RunID}
-	policy := run.Policy{Version: 6, Ref: blob.RefOf(layout.Policy(6), nil)}
+	policy := run.Policy{Version: 6, Ref: blob.RefOf(layout.Policy(6).Dir(), nil)}
 	made := run.Plan{RunID: plan.RunID}
 	for i, name := range []string{"first", "second"} {
 		made.Stages = append(made.Stages, run.Stage{Index: i + 1, Name: name})
-		for key, accuracy := range map[string]float64{layout.Eval(i+1, "before", 0): before, layout.Eval(i+1, []string{"final", "after"}[i], 6): after} {
+		for key, accuracy := range map[string]float64{layout.Eval(i+1, "before", 0).Result(): before, layout.Eval(i+1, []string{"final", "after"}[i], 6).Result(): after} {
 			n.put(key, run.Evaluation{NumProblems: 4, Accuracy: accuracy})
 		}
 	}

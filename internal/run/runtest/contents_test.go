@@ -23,7 +23,7 @@ func TestContentsIgnoreTheClock(t *testing.T) {
 	run := artifact.Layout{RunID: "r"}
 	read := func(started string, loss, extra string) runtest.Contents {
 		store := memblob.New()
-		put(t, store, run.StepLog(1), `{"started": "`+started+`", "metrics": {"loss": `+loss+`, "timing_s/step": `+extra+`, "perf/throughput": `+extra+`}}`)
+		put(t, store, run.Step(1).Log(), `{"started": "`+started+`", "metrics": {"loss": `+loss+`, "timing_s/step": `+extra+`, "perf/throughput": `+extra+`}}`)
 		put(t, store, run.Metrics(), `{"ended": "`+started+`", "loss": `+loss+`}`+"\n"+`{"loss": 2}`)
 		put(t, store, "runs/r/events/000"+extra+"-stage-aa.json", `{"time": "`+started+`", "kind": "stage"}`)
 		put(t, store, "runs/r/policies/v000001/model.safetensors", "weights "+loss)

@@ -43,7 +43,7 @@ func (h *Run) StoreBatches(t testing.TB, steps ...int) {
 			built = h.StoreBatch(t, step, fmt.Sprint("p", step))
 		}
 		built.Stats.RewardMean = 1 / float64(step) // the best checkpoint is the first one, which stays in any case
-		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.BatchStats(step), built, blob.Always); err != nil {
+		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.Step(step).BatchStats(), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func (h *Run) StoreBatch(t testing.TB, step int, problems ...string) run.BuiltBa
 		if err := rl.WriteSamples(&samples, []rl.Sample{{ProblemID: id}}); err != nil {
 			t.Fatal(err)
 		}
-		ref, err := blob.PutBytes(t.Context(), h.Store, h.Layout.Samples(step, id), samples.Bytes(), blob.Always)
+		ref, err := blob.PutBytes(t.Context(), h.Store, h.Layout.Step(step).Samples(id), samples.Bytes(), blob.Always)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,14 +68,14 @@ func (h *Run) StoreBatch(t testing.TB, step int, problems ...string) run.BuiltBa
 	if err != nil {
 		t.Fatal(err)
 	}
-	Put(t, h.Store, h.Layout.Batch(step), string(data))
-	return run.BuiltBatch{Batch: blob.RefOf(h.Layout.Batch(step), data), Samples: len(problems)}
+	Put(t, h.Store, h.Layout.Step(step).Batch(), string(data))
+	return run.BuiltBatch{Batch: blob.RefOf(h.Layout.Step(step).Batch(), data), Samples: len(problems)}
 }
 
 // StepInput asks for the update of a step by the batch that is stored.
 func (h *Run) StepInput(t testing.TB, step int, save bool) learner.StepInput {
 	t.Helper()
-	built, _, err := artifact.Lookup[run.BuiltBatch](t.Context(), h.Store, h.Layout.BatchStats(step))
+	built, _, err := artifact.Lookup[run.BuiltBatch](t.Context(), h.Store, h.Layout.Step(step).BatchStats())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func (h *Run) NewScripted(t testing.TB) *Scripted {
 	}
 	answers := map[string]string{}
 	for _, stage := range h.Plan.Stages {
-		for _, key := range []string{h.Layout.TrainProblems(stage.Source()), h.Layout.HeldOutProblems(stage.Source())} {
+		for _, key := range []string{h.Layout.Stage(stage.Source()).Train(), h.Layout.Stage(stage.Source()).HeldOut()} {
 			for _, p := range h.Problems(t, key) {
 				answers[p.Prompt] = p.Answer
 			}

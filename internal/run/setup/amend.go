@@ -35,11 +35,11 @@ func AddAmendment(ctx context.Context, store blob.Store, in run.AmendInput) (run
 	}
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	ref := blob.RefOf("", data)
-	ref.Key = layout.AmendedConfig(len(cfg.Amendments), ref.SHA256)
+	ref.Key = layout.Config().Amended(len(cfg.Amendments), ref.SHA256)
 	if _, err := blob.PutBytes(ctx, store, ref.Key, data, blob.Always); err != nil {
 		return run.Amended{}, err
 	}
-	if _, err := blob.PutJSON(ctx, store, layout.NewestConfig(), ref, blob.Always); err != nil {
+	if _, err := blob.PutJSON(ctx, store, layout.Config().Newest(), ref, blob.Always); err != nil {
 		return run.Amended{}, err
 	}
 	return run.Amended{
@@ -89,7 +89,7 @@ func checkRoom(ctx context.Context, store blob.Store, ref run.Ref, cfg config.Ru
 		return err
 	}
 	for index, s := range grown {
-		for _, key := range []string{rc.Layout.TrainProblems(index), rc.Layout.HeldOutProblems(index)} {
+		for _, key := range []string{rc.Layout.Stage(index).Train(), rc.Layout.Stage(index).HeldOut()} {
 			problems, err := run.ReadProblems(ctx, store, key)
 			if err != nil {
 				return err

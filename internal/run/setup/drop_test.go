@@ -49,12 +49,12 @@ func TestDroppedRowsAreCounted(t *testing.T) {
 	}
 	held := map[string]bool{}
 	for stage := 1; stage <= 2; stage++ {
-		for _, p := range h.Problems(t, h.Layout.HeldOutProblems(stage)) {
+		for _, p := range h.Problems(t, h.Layout.Stage(stage).HeldOut()) {
 			held[p.Prompt] = true
 		}
 	}
 	for stage := 1; stage <= 2; stage++ {
-		for _, p := range h.Problems(t, h.Layout.TrainProblems(stage)) {
+		for _, p := range h.Problems(t, h.Layout.Stage(stage).Train()) {
 			if held[p.Prompt] {
 				t.Errorf("stage %d trains on %q, which is held out", stage, p.Prompt)
 			}
@@ -91,7 +91,7 @@ func TestDialoguesOfFiles(t *testing.T) {
 	if ready.Dialogues != 19 || len(ready.Dropped) != 1 || !strings.Contains(ready.Dropped[0].String(), "sft.data: 1 of 20 dropped, does not fit the chat format; the first: dialogue 20") {
 		t.Errorf("%d dialogues, dropped %v", ready.Dialogues, ready.Dropped)
 	}
-	for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.Dialogues()) {
+	for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.SFT().Dialogues()) {
 		if len(d.Tools) != 1 || !strings.HasPrefix(d.Messages[1].Content, "<reason>") || !strings.HasSuffix(d.Messages[3].Content, "High.") {
 			t.Fatalf("the dialogue is %+v", d)
 		}
@@ -112,7 +112,7 @@ func TestMixedDialogues(t *testing.T) {
 		"data.mix_by": "weights", "data.mix_num": "16",
 	})
 	count := map[string]int{}
-	for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.Dialogues()) {
+	for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.SFT().Dialogues()) {
 		count[d.Messages[1].Content]++
 	}
 	if count["a"] != 12 || count["b"] != 4 {

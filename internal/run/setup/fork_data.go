@@ -28,7 +28,7 @@ func (p *preparation) prepareFork(ctx context.Context, ref run.Ref) error {
 		return err
 	}
 	theirs := artifact.Layout{RunID: parent.RunID}
-	ready, ok, err := artifact.Lookup[run.Prepared](ctx, p.store, theirs.DataReady())
+	ready, ok, err := artifact.Lookup[run.Prepared](ctx, p.store, theirs.Data().Ready())
 	if err != nil || !ok {
 		return errors.Join(err, fmt.Errorf("data of run %s: %w", parent.RunID, blob.ErrNotExist))
 	}
@@ -68,14 +68,14 @@ func (p *preparation) inheritStages(ctx context.Context, f *fork) error {
 			continue
 		}
 		keys := [][2]string{
-			{theirs.TrainProblems(index), p.layout.TrainProblems(index)},
-			{theirs.HeldOutProblems(index), p.layout.HeldOutProblems(index)},
+			{theirs.Stage(index).Train(), p.layout.Stage(index).Train()},
+			{theirs.Stage(index).HeldOut(), p.layout.Stage(index).HeldOut()},
 		}
 		if f.parent.Stages[i].FirstStep <= f.from.Step {
-			keys = append(keys, [2]string{theirs.Filter(index), p.layout.Filter(index)})
+			keys = append(keys, [2]string{theirs.Stage(index).Filter(), p.layout.Stage(index).Filter()})
 		}
 		for _, k := range keys {
-			if err := p.copyKey(ctx, k[0], k[1]); err != nil && (k[0] != theirs.Filter(index) || !errors.Is(err, blob.ErrNotExist)) {
+			if err := p.copyKey(ctx, k[0], k[1]); err != nil && (k[0] != theirs.Stage(index).Filter() || !errors.Is(err, blob.ErrNotExist)) {
 				return err
 			}
 		}

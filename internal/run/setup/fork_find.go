@@ -204,7 +204,7 @@ func readSkips(ctx context.Context, store blob.Store, plan run.Plan) ([]run.Skip
 	if plan.Fork != nil {
 		out = append(out, plan.Fork.Skips...)
 	}
-	events, err := store.List(ctx, artifact.Layout{RunID: plan.RunID}.Events()+"/")
+	events, err := store.List(ctx, artifact.Layout{RunID: plan.RunID}.Events().Dir()+"/")
 	if err != nil {
 		return nil, err
 	}

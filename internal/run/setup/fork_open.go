@@ -90,7 +90,7 @@ func (f *fork) parentPlan(ctx context.Context, store blob.Store) (*run.ForkPlan,
 			made = f.parent.Fork.Made[i]
 		}
 		for step := s.FirstStep; step < s.FirstStep+s.Steps && step <= f.from.Step; step++ {
-			_, err := store.Stat(ctx, layout.BatchStats(step))
+			_, err := store.Stat(ctx, layout.Step(step).BatchStats())
 			if err == nil {
 				made++
 			} else if !errors.Is(err, blob.ErrNotExist) {
@@ -126,7 +126,7 @@ func (f *fork) parentReport(ctx context.Context, store blob.Store, i int, s run.
 		if version > int64(f.from.Step) {
 			continue
 		}
-		found, ok, err := artifact.Lookup[run.Evaluation](ctx, store, layout.Eval(s.Source(), label, version))
+		found, ok, err := artifact.Lookup[run.Evaluation](ctx, store, layout.Eval(s.Source(), label, version).Result())
 		if err != nil {
 			return out, err
 		}
@@ -137,7 +137,7 @@ func (f *fork) parentReport(ctx context.Context, store blob.Store, i int, s run.
 	if s.FirstStep > f.from.Step {
 		return out, nil
 	}
-	filter, ok, err := artifact.Lookup[run.StoredFilter](ctx, store, layout.Filter(s.Source()))
+	filter, ok, err := artifact.Lookup[run.StoredFilter](ctx, store, layout.Stage(s.Source()).Filter())
 	if ok {
 		out.Filter = filter.FilterResult
 	}

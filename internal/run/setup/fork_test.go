@@ -58,7 +58,7 @@ func TestForkRepeatsItsParent(t *testing.T) {
 
 func weightsOf(t testing.TB, h *runtest.Run, version int64) string {
 	t.Helper()
-	data, err := blob.ReadKey(t.Context(), h.Store, h.Layout.Policy(version)+"/model.safetensors")
+	data, err := blob.ReadKey(t.Context(), h.Store, h.Layout.Policy(version).Dir()+"/model.safetensors")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestForkTakesTheDataOver(t *testing.T) {
 	if got, want := child.Selected(t, 1, 3), h.Selected(t, 1, 3); !cmp.Equal(got, want) {
 		t.Errorf("step 3 has %v, want the parent's %v", got, want)
 	}
-	a, b := child.Problems(t, child.Layout.TrainProblems(2)), h.Problems(t, h.Layout.TrainProblems(2))
+	a, b := child.Problems(t, child.Layout.Stage(2).Train()), h.Problems(t, h.Layout.Stage(2).Train())
 	if cmp.Equal(a, b) {
 		t.Error("the second stage has the parent's problems, want those of its own levels")
 	}

@@ -127,7 +127,7 @@ func TestBestIsOneOrder(t *testing.T) {
 	h := runtest.New(t, map[string]string{"checkpoint.best": "1", "checkpoint.every_steps": "1", "stages[0].until.steps": "6", "checkpoint.keep": "1"})
 	for step, reward := range []float64{0.1, 0.2, 0.9, 0.3, 0.2} {
 		built := run.BuiltBatch{Stats: run.StepRollouts{RewardMean: reward}}
-		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.BatchStats(step+1), built, blob.Always); err != nil {
+		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.Step(step+1).BatchStats(), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -97,7 +97,7 @@ func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run,
 		return run.Plan{}, err
 	}
 	mine := run.Opened{Plan: plan, Format: run.Format, Version: buildinfo.Version, Owner: by.Owner, OwnerWorkflow: by.Workflow, OwnerNamespace: by.Namespace, ConfigYAML: string(data)}
-	mine.Config = blob.RefOf(layout.Config(), data)
+	mine.Config = blob.RefOf(layout.Config().Opened(), data)
 	mine.SearchAttributes, mine.ProgressAttributes = by.SearchAttributes, by.SearchAttributes
 	stored, err := artifact.PutOnce(ctx, store, layout.Plan(), mine)
 	if err == nil {
@@ -109,7 +109,7 @@ func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run,
 	if err := by.take(ctx, store, &stored, by.in); err != nil {
 		return run.Plan{}, err
 	}
-	if _, err := blob.PutBytes(ctx, store, layout.Config(), []byte(stored.ConfigYAML), blob.Always); err != nil {
+	if _, err := blob.PutBytes(ctx, store, layout.Config().Opened(), []byte(stored.ConfigYAML), blob.Always); err != nil {
 		return run.Plan{}, err
 	}
 	var entry run.CatalogEntry

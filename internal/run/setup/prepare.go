@@ -21,7 +21,7 @@ import (
 // when that changes. Errors: Dataset, InvalidConfig.
 func Prepare(ctx context.Context, store blob.Store, ref run.Ref, progress func(string)) (run.Prepared, error) {
 	layout := artifact.Layout{RunID: ref.RunID}
-	if done, ok, err := artifact.Lookup[run.Prepared](ctx, store, layout.DataReady()); ok || err != nil {
+	if done, ok, err := artifact.Lookup[run.Prepared](ctx, store, layout.Data().Ready()); ok || err != nil {
 		return done, err
 	}
 	started := time.Now()
@@ -41,7 +41,7 @@ func Prepare(ctx context.Context, store blob.Store, ref run.Ref, progress func(s
 	p.out.Dropped = p.sieve.dropped
 	p.out.DurationMS = int(time.Since(started).Milliseconds())
 	failpoint.Hit("prepare/before-ready")
-	return artifact.PutOnce(ctx, store, layout.DataReady(), p.out)
+	return artifact.PutOnce(ctx, store, layout.Data().Ready(), p.out)
 }
 
 // preparation writes the data of a run. Nothing counts before the marker that
@@ -115,7 +115,7 @@ func (p *preparation) writeDialogues(ctx context.Context) error {
 	if err := p.storeCode(ctx); err != nil {
 		return err
 	}
-	return p.keep(run.PutLines(ctx, p.store, p.layout.Dialogues(), ds))
+	return p.keep(run.PutLines(ctx, p.store, p.layout.SFT().Dialogues(), ds))
 }
 
 // keep notes what was stored.

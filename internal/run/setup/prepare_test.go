@@ -38,7 +38,7 @@ func TestPreparedDataIsWhole(t *testing.T) {
 	if err != nil || tok.VocabSize() != again.VocabSize {
 		t.Errorf("tokenizer of %d tokens (%v), want %d", tok.VocabSize(), err, again.VocabSize)
 	}
-	if n := len(runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.Dialogues())); n != 10 {
+	if n := len(runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.SFT().Dialogues())); n != 10 {
 		t.Errorf("%d dialogues", n)
 	}
 	for stage, name := range map[int]string{1: "chase", 2: "verbs"} {
@@ -46,7 +46,7 @@ func TestPreparedDataIsWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		train, heldOut := h.Problems(t, h.Layout.TrainProblems(stage)), h.Problems(t, h.Layout.HeldOutProblems(stage))
+		train, heldOut := h.Problems(t, h.Layout.Stage(stage).Train()), h.Problems(t, h.Layout.Stage(stage).HeldOut())
 		if len(train) != map[int]int{1: 7, 2: 6}[stage] || len(heldOut) != 4 {
 			t.Errorf("stage %d: %d and %d problems", stage, len(train), len(heldOut))
 		}
@@ -76,10 +76,10 @@ func TestPreparationRepeats(t *testing.T) {
 func preparationRepeats(t *testing.T, h *runtest.Run) {
 	t.Helper()
 	want := runtest.Dump(t, h.Store)
-	delete(want, h.Layout.DataReady())
+	delete(want, h.Layout.Data().Ready())
 	for at := 1; ; at++ {
 		f := runtest.Fate{At: at}
-		store := runtest.Fill(t, map[string]string{h.Layout.Config(): want[h.Layout.Config()], h.Layout.Plan(): want[h.Layout.Plan()]})
+		store := runtest.Fill(t, map[string]string{h.Layout.Config().Opened(): want[h.Layout.Config().Opened()], h.Layout.Plan(): want[h.Layout.Plan()]})
 		mortal := runtest.Mortal{Store: store, Fate: &f}
 		_, err := setup.Prepare(t.Context(), mortal, h.Ref, func(string) {})
 		if !f.Dead {
@@ -96,7 +96,7 @@ func preparationRepeats(t *testing.T, h *runtest.Run) {
 			t.Fatal(err)
 		}
 		got := runtest.Dump(t, store)
-		delete(got, h.Layout.DataReady()) // holds the time that it took
+		delete(got, h.Layout.Data().Ready()) // holds the time that it took
 		if diff := cmp.Diff(got, want); diff != "" {
 			t.Fatalf("death %s: got -, want +\n%s", f.Names[at-1], diff)
 		}
@@ -115,7 +115,7 @@ func TestFileIsSplitInTwo(t *testing.T) {
 		}
 		return out
 	}
-	got := [][]string{ids(h.Layout.TrainProblems(1)), ids(h.Layout.HeldOutProblems(1))}
+	got := [][]string{ids(h.Layout.Stage(1).Train()), ids(h.Layout.Stage(1).HeldOut())}
 	if diff := cmp.Diff(got, [][]string{{"p0", "p1", "p2"}, {"p3", "p4", "p5"}}); diff != "" {
 		t.Errorf("half of a small file is held out: got -, want +\n%s", diff)
 	}

@@ -23,13 +23,13 @@ func (p *preparation) writeStage(ctx context.Context, index int, s config.Stage)
 	if err != nil {
 		return err
 	}
-	if err := p.keep(run.PutLines(ctx, p.store, p.layout.TrainProblems(index), train)); err != nil {
+	if err := p.keep(run.PutLines(ctx, p.store, p.layout.Stage(index).Train(), train)); err != nil {
 		return err
 	}
 	if err := (evaluated{p}).writeRates(ctx, index, train); err != nil {
 		return err
 	}
-	return p.keep(run.PutLines(ctx, p.store, p.layout.HeldOutProblems(index), heldOut))
+	return p.keep(run.PutLines(ctx, p.store, p.layout.Stage(index).HeldOut(), heldOut))
 }
 
 // dataKey is the key of the problems of a stage, counted from 1.
@@ -165,7 +165,7 @@ func (p *preparation) checkProblems(problems []rl.Problem) error {
 	for _, problem := range problems {
 		_, err := env.ByName(problem.Env)
 		if err == nil {
-			err = blob.CheckKey(p.layout.Group(1, problem.ID))
+			err = blob.CheckKey(p.layout.Step(1).Group(problem.ID))
 		}
 		if err == nil && len(problem.ID) > maxProblemID {
 			err = fmt.Errorf("id of %d bytes, want at most %d", len(problem.ID), maxProblemID)

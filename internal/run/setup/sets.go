@@ -98,7 +98,7 @@ func (p evaluated) writeSets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := p.keep(run.PutLines(ctx, p.store, p.layout.EvalSetProblems(set.Name), problems)); err != nil {
+		if err := p.keep(run.PutLines(ctx, p.store, p.layout.Data().EvalSet(set.Name), problems)); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func (p evaluated) writeRates(ctx context.Context, index int, train []rl.Problem
 	if err != nil || rates == nil {
 		return err
 	}
-	return p.keep(run.PutLines(ctx, p.store, p.layout.PassRates(index), rates))
+	return p.keep(run.PutLines(ctx, p.store, p.layout.Stage(index).PassRates(), rates))
 }
 
 // inheritSets takes the sets of eval.sets over from the parent of a fork where they are
@@ -158,14 +158,14 @@ func (p evaluated) inheritSets(ctx context.Context, f *fork) error {
 			same = same || had.Name == set.Name && had.Path == set.Path
 		}
 		if same {
-			if err := p.copyKey(ctx, theirs.EvalSetProblems(set.Name), p.layout.EvalSetProblems(set.Name)); err != nil {
+			if err := p.copyKey(ctx, theirs.Data().EvalSet(set.Name), p.layout.Data().EvalSet(set.Name)); err != nil {
 				return err
 			}
 			continue
 		}
 		problems, err := p.readSet(ctx, i)
 		if err == nil {
-			err = p.keep(run.PutLines(ctx, p.store, p.layout.EvalSetProblems(set.Name), problems))
+			err = p.keep(run.PutLines(ctx, p.store, p.layout.Data().EvalSet(set.Name), problems))
 		}
 		if err != nil {
 			return err
@@ -182,9 +182,9 @@ func (p evaluated) inheritRates(ctx context.Context, f *fork, index int) error {
 	}
 	if f.parentCfg.Stages[index-1].Filter.Rates == name {
 		theirs := artifact.Layout{RunID: f.parent.RunID}
-		return p.copyKey(ctx, theirs.PassRates(index), p.layout.PassRates(index))
+		return p.copyKey(ctx, theirs.Stage(index).PassRates(), p.layout.Stage(index).PassRates())
 	}
-	train, err := run.ReadProblems(ctx, p.store, p.layout.TrainProblems(index))
+	train, err := run.ReadProblems(ctx, p.store, p.layout.Stage(index).Train())
 	if err != nil {
 		return err
 	}

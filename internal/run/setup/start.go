@@ -100,7 +100,7 @@ func openPolicy(ctx context.Context, store blob.Store, section config.Model) (*s
 		return nil, config.Problems{{Path: key, Msg: err.Error()}}
 	}
 	layout := artifact.Layout{RunID: runID}
-	published, ok, err := artifact.Lookup[run.Policy](ctx, store, layout.PolicyRef(version))
+	published, ok, err := artifact.Lookup[run.Policy](ctx, store, layout.Policy(version).Ref())
 	if err != nil {
 		return nil, err
 	}

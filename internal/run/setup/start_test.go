@@ -41,7 +41,7 @@ func learn(t testing.TB, h *runtest.Run) (policy run.Policy, dir string) {
 	}
 	dir = t.TempDir()
 	for key, data := range runtest.Dump(t, h.Store) {
-		if name, ok := strings.CutPrefix(key, h.Layout.Policy(0)+"/"); ok {
+		if name, ok := strings.CutPrefix(key, h.Layout.Policy(0).Dir()+"/"); ok {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func byName(weights []model.Tensor) []model.Tensor {
 func TestDirectoryThatChangesUnderAStart(t *testing.T) {
 	dir := runtest.WriteModel(t, runtest.StartModel(), nil)
 	h := newStart(t, dir)
-	if err := h.Store.Delete(t.Context(), h.Layout.DataReady()); err != nil {
+	if err := h.Store.Delete(t.Context(), h.Layout.Data().Ready()); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte("other"), 0o600); err != nil {

@@ -61,8 +61,8 @@ func TestRunWithATemplate(t *testing.T) {
 			checkTalk(t, h, ids)
 			continue
 		}
-		delete(first, h.Layout.DataReady()) // holds the time that it took
-		delete(content, h.Layout.DataReady())
+		delete(first, h.Layout.Data().Ready()) // holds the time that it took
+		delete(content, h.Layout.Data().Ready())
 		if diff := cmp.Diff(content, first); diff != "" {
 			t.Errorf("the same run again: got -, want +\n%s", diff)
 		}
@@ -74,7 +74,7 @@ func checkTalk(t *testing.T, h *runtest.Run, ids []string) {
 	t.Helper()
 	right := 0
 	for _, id := range ids {
-		for _, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Group(1, id)) {
+		for _, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Step(1).Group(id)) {
 			call := tr.Turns[0].Calls[0]
 			if call.Name != chat.ToolExecutePython || call.Stdin != "7" || !strings.Contains(tr.Text, "<|im_end|>\n<|im_start|>user\n<tool_response>\n"+call.Response+"\n</tool_response><|im_end|>\n<|im_start|>assistant\n<reason>") {
 				t.Fatalf("call %+v in %q", call, tr.Text)
@@ -85,7 +85,7 @@ func checkTalk(t *testing.T, h *runtest.Run, ids []string) {
 	if right == 0 {
 		t.Error("no boxed answer was right")
 	}
-	for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.Dialogues()) {
+	for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.SFT().Dialogues()) {
 		last := d.Messages[len(d.Messages)-1].Content
 		if !strings.HasPrefix(last, "<reason></reason><answer>\\boxed{") {
 			t.Fatalf("dialogue ends with %q", last)
@@ -119,7 +119,7 @@ func TestPublishedPolicyHasTheTemplate(t *testing.T) {
 		if got := readFile(t, filepath.Join(published, hf.TemplateFile)); string(got) != string(want) {
 			t.Errorf("%s: published with template %q", template, got)
 		}
-		for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.Dialogues()) {
+		for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.SFT().Dialogues()) {
 			if strings.Contains(d.Messages[1].Content, "reason") {
 				t.Errorf("%s: dialogue %+v", template, d)
 			}

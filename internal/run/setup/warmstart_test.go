@@ -35,7 +35,7 @@ func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
 	child := runtest.PrepareConfig(t, parent.Store, "child", runtest.StartRecipe, map[string]string{"model.run": "demo@0", "sft.steps": "0"})
 	want := map[string]string{}
 	for key, data := range runtest.Dump(t, parent.Store) {
-		if name, ok := strings.CutPrefix(key, parent.Layout.Policy(0)+"/"); ok && name != "policy.json" {
+		if name, ok := strings.CutPrefix(key, parent.Layout.Policy(0).Dir()+"/"); ok && name != "policy.json" {
 			want[name] = data
 		}
 		if strings.HasPrefix(key, parent.Layout.Dir()+"/") {
@@ -50,7 +50,7 @@ func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
 	}
 	got := map[string]string{}
 	for name := range want {
-		data, err := blob.ReadKey(t.Context(), child.Store, child.Layout.Policy(0)+"/"+name)
+		data, err := blob.ReadKey(t.Context(), child.Store, child.Layout.Policy(0).Dir()+"/"+name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
 	if diff := cmp.Diff(got, want); diff != "" || len(want) != 5 {
 		t.Errorf("%d files: got -, want +\n%s", len(want), diff)
 	}
-	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.Store, child.Layout.DataReady())
+	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.Store, child.Layout.Data().Ready())
 	if err != nil || ready.Dialogues != 0 || ready.VocabSize != runtest.StartModel().VocabSize {
 		t.Errorf("prepared %+v, error %v: want no dialogues and the policy's vocabulary", ready, err)
 	}
@@ -73,7 +73,7 @@ func TestForkOfARunWithAStartStandsAlone(t *testing.T) {
 	child := parent.Fork(t, "again", run.ForkFrom{RunID: "demo"}, nil)
 	want := map[string]string{}
 	for key, data := range runtest.Dump(t, parent.Store) {
-		if name, ok := strings.CutPrefix(key, parent.Layout.Policy(0)+"/"); ok && name != "policy.json" {
+		if name, ok := strings.CutPrefix(key, parent.Layout.Policy(0).Dir()+"/"); ok && name != "policy.json" {
 			want[name] = data
 		}
 		if strings.HasPrefix(key, parent.Layout.Dir()+"/") {
@@ -86,12 +86,12 @@ func TestForkOfARunWithAStartStandsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range want {
-		got, err := blob.ReadKey(t.Context(), child.Store, child.Layout.Policy(0)+"/"+name)
+		got, err := blob.ReadKey(t.Context(), child.Store, child.Layout.Policy(0).Dir()+"/"+name)
 		if err != nil || string(got) != want[name] {
 			t.Errorf("%s is not the parent's (%v)", name, err)
 		}
 	}
-	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.Store, child.Layout.DataReady())
+	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.Store, child.Layout.Data().Ready())
 	if err != nil || ready.Start == nil {
 		t.Fatalf("prepared %+v, error %v", ready, err)
 	}
@@ -131,7 +131,7 @@ func TestWarmStartsThatCannotBe(t *testing.T) {
 func TestProblemsFromTheStore(t *testing.T) {
 	store := runtest.Fill(t, map[string]string{"sets/a.jsonl": runtest.ProblemLines(8)})
 	h := runtest.Prepare(t, store, "demo", map[string]string{"stages[0].data.path": config.StorePath("sets/a.jsonl")})
-	if n, m := len(h.Problems(t, h.Layout.TrainProblems(1))), len(h.Problems(t, h.Layout.HeldOutProblems(1))); n != 4 || m != 4 {
+	if n, m := len(h.Problems(t, h.Layout.Stage(1).Train())), len(h.Problems(t, h.Layout.Stage(1).HeldOut())); n != 4 || m != 4 {
 		t.Errorf("%d problems to train on and %d held out, want 4 and 4", n, m)
 	}
 	empty := memblob.New()
@@ -157,13 +157,13 @@ func TestPolicyThatVanishesBeforeTheCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key := range runtest.Dump(t, parent.Store) {
-		if strings.HasPrefix(key, parent.Layout.Policy(0)) {
+		if strings.HasPrefix(key, parent.Layout.Policy(0).Dir()) {
 			if err := parent.Store.Delete(t.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	runtest.Put(t, parent.Store, parent.Layout.PolicyRef(4), "{}")
+	runtest.Put(t, parent.Store, parent.Layout.Policy(4).Ref(), "{}")
 	_, err = setup.Prepare(t.Context(), parent.Store, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
 	runtest.WantFault(t, err, fault.InvalidConfig, "model.run: is demo@0, but run demo has no policy 0: it has 4, the nearest is 4")
 }

@@ -30,11 +30,11 @@ type Prompts struct {
 // filter kept must have been sampled once for each whole epoch, or once more. It
 // does not ask the ledger, whose promise it checks.
 func CheckPrompts(ctx context.Context, store blob.Store, run artifact.Layout) (Prompts, error) {
-	data, err := blob.ReadKey(ctx, store, run.Config())
+	data, err := blob.ReadKey(ctx, store, run.Config().Opened())
 	if err != nil {
 		return Prompts{}, err
 	}
-	cfg, err := config.Load(run.Config(), data, nil)
+	cfg, err := config.Load(run.Config().Opened(), data, nil)
 	if err != nil {
 		return Prompts{}, err
 	}
@@ -58,17 +58,17 @@ func CheckPrompts(ctx context.Context, store blob.Store, run artifact.Layout) (P
 
 // stageProblems reads the ids that a stage trains on.
 func stageProblems(ctx context.Context, store blob.Store, run artifact.Layout, stage int) ([]string, error) {
-	data, err := blob.ReadKey(ctx, store, run.TrainProblems(stage))
+	data, err := blob.ReadKey(ctx, store, run.Stage(stage).Train())
 	if err != nil {
 		return nil, err
 	}
-	all, err := dataset.ReadProblems(bytes.NewReader(data), run.TrainProblems(stage))
+	all, err := dataset.ReadProblems(bytes.NewReader(data), run.Stage(stage).Train())
 	if err != nil {
 		return nil, err
 	}
 	filter, _, err := artifact.Lookup[struct {
 		Removed []string `json:"removed_ids"`
-	}](ctx, store, run.Filter(stage))
+	}](ctx, store, run.Stage(stage).Filter())
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ type census struct {
 }
 
 func (c *census) step(ctx context.Context, step int) error {
-	infos, err := c.store.List(ctx, path.Dir(c.run.Group(step, "x"))+"/")
+	infos, err := c.store.List(ctx, path.Dir(c.run.Step(step).Group("x"))+"/")
 	if err != nil {
 		return err
 	}

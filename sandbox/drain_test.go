@@ -1,4 +1,4 @@
-package drain_test
+package sandbox_test
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"temper/sandbox/drain"
+	"temper/sandbox"
 )
 
-func TestWaitCutsWhatIsNotDoneInTime(t *testing.T) {
+func TestDrainCutsWhatIsNotDoneInTime(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		takes time.Duration
@@ -37,7 +37,7 @@ func TestWaitCutsWhatIsNotDoneInTime(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()
-				err := drain.Wait(ctx, &work, cut)
+				err := sandbox.Drain(ctx, &work, cut)
 				if !errors.Is(err, c.want) || time.Since(start) != c.after || !ended || life.Err() == nil {
 					t.Errorf("got error %v after %v, ended %v, cut %v", err, time.Since(start), ended, life.Err())
 				}
