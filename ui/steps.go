@@ -155,14 +155,14 @@ const (
 	fromRecords = "trajectories"
 )
 
-// recordedRows derives the rows of a step without an index from its trajectories.
+// recordedRows derives the rows of a step that has no index yet from its trajectories.
 func recordedRows(ctx context.Context, h *history.Run, step int) (rows []record.Row, remark string, err error) {
 	problems, err := h.Problems(ctx, step)
 	if err != nil {
 		return nil, "", err
 	}
 	if len(problems) == 0 {
-		return nil, "", missing("the rows of step %d are not recorded: the program that made it left no index, and its trajectories are not in the store", step)
+		return nil, "", missing("the rows of step %d are not in the store: it has no index, and its trajectories are gone", step)
 	}
 	cfg, err := h.Config(ctx)
 	if err != nil {
@@ -180,7 +180,7 @@ func recordedRows(ctx context.Context, h *history.Run, step int) (rows []record.
 	if err := g.Wait(); err != nil {
 		return nil, "", err
 	}
-	return slices.Concat(perGroup...), "the program that made this step left no index: fates are those of the trainer's samples", nil
+	return slices.Concat(perGroup...), "this step has no index: fates are those of the trainer's samples", nil
 }
 
 // groupsAtOnce bounds the groups in memory.

@@ -2,11 +2,13 @@ package workflows
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"temper/activities"
 	"temper/internal/placement"
 )
 
@@ -27,8 +29,7 @@ const (
 const (
 	// heartbeatTimeout is how long a dead worker stays unnoticed.
 	heartbeatTimeout = 15 * time.Second
-	// taskTimeout is how long a workflow task waits for a worker that died with it
-	// before it could note it; see package temporalclient. A replay of
+	// taskTimeout is how long a workflow task waits for a worker that died with it. A replay of
 	// 2,815 events was measured at 0.1 s, and longer control work extends its task
 	// at 80 % of its time. From the fourth attempt on the server gives a task more
 	// time, so that a machine under any load gets through.
@@ -41,7 +42,7 @@ const (
 	// prepareTimeout bounds one attempt at the data of a run: millions of lines are read
 	// in minutes.
 	prepareTimeout = 6 * time.Hour
-	// localTimeout bounds one attempt of control work; see bookkeep.
+	// localTimeout bounds one attempt of control work; see doControl.
 	localTimeout = 20 * time.Minute
 	// lookupAttempts bounds asking for something that may not exist at all.
 	lookupAttempts = 5
@@ -92,9 +93,9 @@ func activityOptions(queue string, attempt time.Duration, summary string) workfl
 	}
 }
 
-// farewell is promptly for the last words of a run that was cancelled or failed:
+// finalWrite is withinTask for the last words of a run that was cancelled or failed:
 // it outlives the cancellation and gives up soon.
-func farewell(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
+func finalWrite(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
 	policy := retries()
 	policy.MaximumAttempts = 3
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
@@ -121,3 +122,27 @@ func asChild(ctx workflow.Context, id, summary string, attributes temporal.Searc
 // priority is Temporal's for a run's; 0 leaves the server's default, 3. The
 // activities of a child inherit the child's.
 func priority(n int) temporal.Priority { return temporal.Priority{PriorityKey: n} }
+
+// runWorkers are the workers that do the work of a run: its own on a cluster, or the ones
+// that all runs share.
+type runWorkers struct {
+	at   *progress
+	room *clusterRoom
+}
+
+// onTrainer returns the options of an activity of the run's trainer.
+func (w *runWorkers) onTrainer(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithPriority(onTrainer(ctx, w.room.queues(), summary), priority(w.at.plan.Priority))
+}
+
+// onRollouts returns the options of an activity of the run's rollout workers.
+func (w *runWorkers) onRollouts(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithPriority(onRollouts(ctx, w.room.queues(), summary), priority(w.at.plan.Priority))
+}
+
+// publish makes a policy of the state after SFT, or of the checkpoint where a fork begins.
+func (w *runWorkers) publish(ctx workflow.Context, step int) error {
+	var trainer *activities.Trainer
+	return workflow.ExecuteActivity(w.onTrainer(ctx, fmt.Sprintf("publish policy %d", step)), trainer.PublishPolicy,
+		activities.PublishInput{Run: w.at.ref, Step: step}).Get(ctx, &w.at.policy)
+}

@@ -35,6 +35,7 @@ export interface Busy {
 }
 export interface CatalogEntry {
   fork?: ForkFrom;
+  format: number;
   name?: string;
   num_steps: number;
   reason?: string;
@@ -69,11 +70,6 @@ export interface CheckpointsView {
   checkpoints: CheckpointRow[];
   folder: string;
   policies: number[];
-}
-export interface Column {
-  meaning: string;
-  name: string;
-  type: string;
 }
 export interface Columns {
   data: Record<string, unknown>;
@@ -354,6 +350,7 @@ export interface RunList {
 }
 export interface RunRow {
   fork?: ForkFrom;
+  format: number;
   keys?: Record<string, string>;
   lost?: boolean;
   name?: string;
@@ -413,6 +410,7 @@ export interface RunView {
   dir: string;
   evaluations: Evaluation[];
   fork?: ForkFrom;
+  format: number;
   group_size: number;
   name: string;
   not_promised?: string;
@@ -435,15 +433,6 @@ export interface RunView {
   trouble?: string;
   updated?: string;
   window?: number;
-}
-export interface SQLRequest {
-  sql: string;
-}
-export interface SQLView {
-  columns: string[];
-  ms: number;
-  rows: unknown[][];
-  truncated: boolean;
 }
 export interface SamplerUse {
   call_queue: Durations;
@@ -609,11 +598,6 @@ export interface Summary {
   stopped?: boolean;
   time_split: TimeSplit;
   wall_seconds: number;
-}
-export interface Table {
-  columns: Column[];
-  meaning: string;
-  name: string;
 }
 export interface TimeSplit {
   other: number;
