@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
@@ -84,17 +85,28 @@ func trained(t *testing.T, set map[string]string) []float64 {
 	store := memblob.New()
 	ref, vocab := switchesRun(t, store, set)
 	layout := artifact.Layout{RunID: ref.RunID}
-	batch := rl.Batch{Step: 1}
+	var samples []rl.Sample
 	draw := rl.Rand(9)
 	for i := range 12 {
 		s := rl.Sample{ProblemID: "p", Rollout: i, Advantage: float32(i%3) - 1}
 		for p := range 20 + 9*i {
 			s.Tokens, s.LossMask = append(s.Tokens, int32(draw.IntN(vocab))), append(s.LossMask, p > 9)
-			s.RolloutLogprobs = append(s.RolloutLogprobs, -5)
+			s.RolloutLogprobs = append(s.RolloutLogprobs, 0)
+			if s.LossMask[p] {
+				s.RolloutLogprobs[p] = -5
+			}
 		}
-		batch.Samples = append(batch.Samples, s)
+		samples = append(samples, s)
 	}
-	data, err := json.Marshal(batch)
+	var group bytes.Buffer
+	if err := rl.WriteSamples(&group, samples); err != nil {
+		t.Fatal(err)
+	}
+	inGroup, err := blob.PutBytes(t.Context(), store, layout.Samples(1, "p"), group.Bytes(), blob.Always)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(run.StoredBatch{Step: 1, Groups: []run.GroupRecord{{ProblemID: "p", Samples: inGroup, NumSamples: len(samples)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +114,7 @@ func trained(t *testing.T, set map[string]string) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(1), run.BuiltBatch{Batch: stored, Samples: len(batch.Samples)}, blob.Always); err != nil {
+	if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(1), run.BuiltBatch{Batch: stored, Samples: len(samples)}, blob.Always); err != nil {
 		t.Fatal(err)
 	}
 	worker := &activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, New: learnerFactory{}.make, Now: time.Now})}

@@ -21,8 +21,7 @@ const (
 	awaitPause = 100 * time.Millisecond
 	// awaitQuery bounds one question. A run answers none while it reads its data.
 	awaitQuery = 5 * time.Second
-	// preparePatience is for data that is there in a moment; other data is awaited by
-	// nobody.
+	// preparePatience is for data that is ready in a moment; no command waits for more.
 	preparePatience = 10 * time.Second
 )
 

@@ -64,7 +64,7 @@ func frozen(ctx context.Context, c client.Client, workflowID string, depth int) 
 }
 
 // refuseFrozen refuses a command to a run that the server has paused, wholly or in
-// part: it would be refused without a reason, or wait for an answer that nobody gives.
+// part: it would be refused without a reason, or wait for an answer that never comes.
 func refuseFrozen(ctx context.Context, c client.Client, workflowID, runID string) error {
 	all, err := Frozen(ctx, c, workflowID)
 	if err != nil || len(all) == 0 {
@@ -105,7 +105,7 @@ func frozenStatus(ctx context.Context, c client.Client, runID string, described 
 		}
 		s.Child, s.Stage, s.StageName, s.NumSteps = child.GetWorkflowId(), stage.Stage, stage.StageName, stage.NumSteps
 		s = s.withStage(stage)
-		if s.State != StatePaused { // nobody has told it yet, or its step ends first
+		if s.State != StatePaused { // it does not know yet, or its step ends first
 			s.State = StatePausing
 		}
 	}

@@ -24,7 +24,7 @@ type location struct {
 
 func (at location) open() bool { return isOpen(at.status) }
 
-// isOpen reports whether an execution goes on, now or when somebody lets it.
+// isOpen reports whether an execution runs or is paused on the server.
 func isOpen(s enums.WorkflowExecutionStatus) bool {
 	return s == enums.WORKFLOW_EXECUTION_STATUS_RUNNING || s == enums.WORKFLOW_EXECUTION_STATUS_PAUSED
 }

@@ -215,7 +215,7 @@ func (s stopping) terminate(ctx context.Context, reason string) error {
 	return nil
 }
 
-// descendants are the stages and steps under way.
+// descendants are the stages under way.
 func (s stopping) descendants(ctx context.Context, id, execution string, depth int) []stopping {
 	d, err := s.client.DescribeWorkflowExecution(ctx, id, execution)
 	if err != nil || depth >= maxDepth {

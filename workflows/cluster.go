@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,28 +21,11 @@ const (
 	ClusterWorkflowID = "cluster"
 )
 
-// Commands of the cluster, besides the query status. Each is an update and takes one
-// NodeCommand.
-const (
-	// CommandDrain has the runs on a node save and go elsewhere, and empties it.
-	CommandDrain = "drain"
-	// CommandUndrain lets runs on a node again.
-	CommandUndrain = "undrain"
-)
-
-// NodeCommand is the argument of drain and undrain.
-type NodeCommand struct {
-	// Node is the id or the name of a node.
-	Node   string `json:"node"`
-	Reason string `json:"reason,omitempty"`
-	By     string `json:"by,omitempty"`
-}
-
 // ClusterInput is what one execution of Cluster hands to the next.
 type ClusterInput struct {
-	Floor    placement.Floor    `json:"floor"`
-	Settings placement.Settings `json:"settings"`
-	Scaling  []placement.State  `json:"scaling,omitempty"`
+	Floor    placement.Admission `json:"floor"`
+	Settings placement.Settings  `json:"settings"`
+	Scaling  []placement.State   `json:"scaling,omitempty"`
 	// Done are the last scalings, the oldest first.
 	Done []ScaledGroup `json:"done,omitempty"`
 	// Began is set once open runs were asked who holds room.
@@ -109,113 +91,52 @@ type cluster struct {
 	// since then.
 	news    bool
 	looks   int
-	loads   []placement.Load
 	trouble string
-	inboxes []signalHandler
+	scaler  scaler
+	signals []signalHandler
 	pending map[string]workflow.ReceiveChannel
 }
 
 func (c *cluster) listen(ctx workflow.Context) error {
-	c.inboxes = []signalHandler{
+	c.signals = []signalHandler{
 		{activities.MessageAsk, c.takeRequest}, {activities.MessageRelease, c.takeRelease},
 		{activities.MessageNews, func(workflow.Context, signalContent) error { c.looked = time.Time{}; return nil }},
 	}
 	c.pending = map[string]workflow.ReceiveChannel{}
 	selector := workflow.NewSelector(ctx)
-	for _, box := range c.inboxes {
-		c.pending[box.name] = internalChannel(ctx, box.name)
-		selector.AddReceive(c.pending[box.name], func(workflow.ReceiveChannel, bool) { c.receive(ctx, box) })
+	for _, h := range c.signals {
+		c.pending[h.name] = internalChannel(ctx, h.name)
+		selector.AddReceive(c.pending[h.name], func(workflow.ReceiveChannel, bool) { c.receive(ctx, h) })
 	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
 			selector.Select(ctx)
 		}
 	})
-	desk := nodeDesk{c}
-	if err := desk.handle(ctx, CommandDrain, "Have the runs on a node save and go elsewhere, then empty it.", desk.drain); err != nil {
-		return err
-	}
-	if err := desk.handle(ctx, CommandUndrain, "Let runs on a node again.", desk.undrain); err != nil {
+	c.scaler = scaler{in: &c.ClusterInput, do: c.do}
+	nodes := nodeCommands{floor: &c.Floor, changed: func() { c.news = true }}
+	if err := nodes.listen(ctx); err != nil {
 		return err
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, QueryStatus, func() (ClusterStatus, error) { return c.status(), nil },
 		workflow.QueryHandlerOptions{Description: "Nodes, runs with what each waits for, drains and scalings."})
 }
 
-// nodeDesk takes the commands of people.
-type nodeDesk struct{ *cluster }
-
-func (c nodeDesk) handle(ctx workflow.Context, name, about string, do func(workflow.Context, NodeCommand) string) error {
-	return workflow.SetUpdateHandlerWithOptions(ctx, name,
-		func(ctx workflow.Context, n NodeCommand) (string, error) {
-			c.news = true
-			return do(ctx, n), nil
-		},
-		workflow.UpdateHandlerOptions{Description: about, Validator: c.refuseNode})
-}
-
-func (c nodeDesk) refuseNode(n NodeCommand) error {
-	if n.Node == "" {
-		return errors.New(`want {"node": "name or id of a node", "reason": "..."}`)
-	}
-	if _, ok := c.node(n.Node); len(c.Floor.Nodes) > 0 && !ok {
-		return fmt.Errorf("no node %s: the cluster has %s", shorten(n.Node), shorten(strings.Join(c.nodeNames(), ", ")))
-	}
-	return nil
-}
-
-func (c nodeDesk) nodeNames() (names []string) {
-	for _, n := range c.Floor.Nodes {
-		names = append(names, cmp.Or(n.Name, n.ID))
-	}
-	return names
-}
-
-// node finds a node by id or name.
-func (c nodeDesk) node(name string) (placement.Node, bool) {
-	i := slices.IndexFunc(c.Floor.Nodes, func(n placement.Node) bool { return n.ID == name || n.Name == name })
-	if i < 0 {
-		return placement.Node{ID: name, Name: name}, false
-	}
-	return c.Floor.Nodes[i], true
-}
-
-func (c nodeDesk) drain(ctx workflow.Context, n NodeCommand) string {
-	node, _ := c.node(n.Node)
-	c.Floor.DrainNode(workflow.Now(ctx), node.ID, n.Reason, n.By)
-	var runs []string
-	for _, m := range node.Members {
-		if _, run, ok := strings.Cut(m.Job, "-"); ok && m.OnRecord() && !slices.Contains(runs, run) {
-			runs = append(runs, run)
-		}
-	}
-	if len(runs) == 0 {
-		return fmt.Sprintf("node %s is closed and emptied: no run is on it", node.Name)
-	}
-	return fmt.Sprintf("node %s is closed; when %s have come to a safe point, saved and left, it is emptied", node.Name, strings.Join(runs, ", "))
-}
-
-func (c nodeDesk) undrain(_ workflow.Context, n NodeCommand) string {
-	node, _ := c.node(n.Node)
-	c.Floor.UndrainNode(node.ID)
-	return fmt.Sprintf("node %s takes runs again", node.Name)
-}
-
-func (c *cluster) receive(ctx workflow.Context, box signalHandler) bool {
-	content, ok := receiveSignal(c.pending[box.name])
+func (c *cluster) receive(ctx workflow.Context, h signalHandler) bool {
+	content, ok := receiveSignal(c.pending[h.name])
 	if !ok {
 		return false
 	}
 	c.news = true
-	if err := box.take(ctx, content); err != nil {
-		workflow.GetLogger(ctx).Warn("signal ignored", "signal", box.name, "err", err)
+	if err := h.take(ctx, content); err != nil {
+		workflow.GetLogger(ctx).Warn("signal ignored", "signal", h.name, "err", err)
 	}
 	return true
 }
 
 func (c *cluster) drainSignals(ctx workflow.Context) {
-	for _, box := range c.inboxes {
-		for c.receive(ctx, box) {
+	for _, h := range c.signals {
+		for c.receive(ctx, h) {
 		}
 	}
 }
@@ -241,7 +162,7 @@ func (c *cluster) takeRelease(ctx workflow.Context, content signalContent) error
 	return nil
 }
 
-// full reports whether it is time for a history of its own.
+// full reports whether it is time to continue as new.
 func (c *cluster) full(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > clusterEvents
@@ -260,7 +181,7 @@ func (c *cluster) turn(ctx workflow.Context) error {
 	for _, d := range c.Floor.Decide(workflow.Now(ctx)) {
 		c.act(ctx, d)
 	}
-	scaler{c}.scale(ctx)
+	c.scaler.scale(ctx)
 	c.show(ctx)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -317,7 +238,7 @@ func (c *cluster) look(ctx workflow.Context) {
 	if nodes == nil {
 		nodes = c.Floor.Nodes
 	}
-	c.loads = out.Loads
+	c.scaler.loads = out.Loads
 	now = workflow.Now(ctx)
 	c.Floor.Look(now, nodes)
 	if len(in.Holders) > 0 {
@@ -334,7 +255,7 @@ func (c *cluster) look(ctx workflow.Context) {
 }
 
 // askAll asks the open runs whether they hold room: an execution that begins with nothing
-// may follow one that somebody has terminated.
+// may follow one that was terminated.
 func (c *cluster) askAll(ctx workflow.Context, holders []string) {
 	c.Began = true
 	for _, holder := range holders {
@@ -361,7 +282,7 @@ func (c *cluster) act(ctx workflow.Context, d placement.Decision) {
 			c.Floor.Stopped(d.Run, d.Epoch)
 		}
 	case placement.Shrink:
-		scaler{c}.shrink(ctx, d)
+		c.scaler.shrink(ctx, d)
 	case placement.CloseNode, placement.EmptyNode, placement.OpenNode:
 		if err = c.do(ctx, string(d.Do)+" "+d.Node, placing.MoveNode, d, &out); err == nil {
 			c.Floor.Moved(d)
@@ -393,72 +314,6 @@ func (c *cluster) tell(ctx workflow.Context, d placement.Decision) {
 		c.Floor.Ended(workflow.Now(ctx), d.Run, d.Epoch)
 		c.news = true
 	}
-}
-
-// scaler keeps groups at their size.
-type scaler struct{ *cluster }
-
-// shrink takes the engines back that a run has beyond its need.
-func (c scaler) shrink(ctx workflow.Context, d placement.Decision) {
-	job := d.Jobs[0]
-	c.scaleTo(ctx, placement.Scaling{Job: job.ID, Group: string(job.Role), From: -1, To: job.Members, Reason: d.Why})
-	c.Floor.Shrunk()
-}
-
-// scale applies the rules to the loads that were measured with the last look.
-func (c scaler) scale(ctx workflow.Context) {
-	loads := c.loads
-	c.loads = nil // each measurement counts once
-	now := workflow.Now(ctx)
-	for _, load := range loads {
-		rule, ok := c.ruleOf(now, load.Job)
-		if !ok {
-			continue
-		}
-		state := c.scalingState(load.Job)
-		if to, ok := rule.Decide(now, state, load); ok {
-			c.scaleTo(ctx, to)
-		}
-	}
-}
-
-// ruleOf is the rule of a group: the operator's, or that of a run's engines, which may
-// grow while no run waits for room.
-func (c scaler) ruleOf(now time.Time, job string) (placement.Rule, bool) {
-	for _, r := range c.Settings.Rules {
-		if r.Job == job {
-			return r, true
-		}
-	}
-	role, run, _ := strings.Cut(job, "-")
-	t, ok := c.Floor.Find(run)
-	if !ok || role != string(placement.RoleEngine) || t.Phase != placement.Holding || t.Need.Engine == nil || t.Need.Engine.Most == 0 {
-		return placement.Rule{}, false
-	}
-	rule := placement.Rule{Job: job, Group: role, Kind: placement.BySlots, Least: t.Need.Engine.Count, Most: t.Need.Engine.Most, Target: 1}
-	if len(c.Floor.Queue(now)) > 0 {
-		rule.Most = rule.Least
-	}
-	return rule, true
-}
-
-func (c scaler) scalingState(job string) *placement.State {
-	i := slices.IndexFunc(c.Scaling, func(s placement.State) bool { return s.Job == job })
-	if i < 0 {
-		i = len(c.Scaling)
-		c.Scaling = append(c.Scaling, placement.State{Job: job})
-	}
-	return &c.Scaling[i]
-}
-
-func (c scaler) scaleTo(ctx workflow.Context, to placement.Scaling) {
-	var placing *activities.Placement
-	var out placement.Outcome
-	if err := c.do(ctx, shorten("scale "+to.String()), placing.ScaleGroup, to, &out); err != nil {
-		out.Refused = failureText(err)
-	}
-	c.Done = append(c.Done, ScaledGroup{Scaling: to, At: workflow.Now(ctx), Refused: out.Refused})
-	c.Done = c.Done[max(0, len(c.Done)-numScaled):]
 }
 
 func (c *cluster) status() ClusterStatus {

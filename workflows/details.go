@@ -85,7 +85,7 @@ func stageTable(stages []StageStatus) string {
 }
 
 // escapeCell keeps text within its cell: a stage's name is the user's, a note quotes
-// the reason that somebody gave.
+// the reason of a command.
 func escapeCell(s string) string {
 	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s)
 }

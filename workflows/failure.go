@@ -3,15 +3,17 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"unicode"
 
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
 
 	"temper/internal/fault"
 )
 
 // asFailure turns the error of an activity, however deep below, into the failure
 // of the workflow: its message is what a person reads, its type what a client switches
-// on. Its cause is that of the error alone: the chain that leads to it would say the
+// on. Its cause is the cause of the error alone: the chain that leads to it would say the
 // same again, once for each workflow and activity on the way, which have their own
 // events in the history.
 func asFailure(err error) error {
@@ -59,4 +61,31 @@ func Failure(err error) error {
 	default:
 		return err
 	}
+}
+
+// refuse ends a workflow whose input or place is wrong.
+func refuse(wrong error) error {
+	if wrong == nil {
+		return nil
+	}
+	return temporal.NewNonRetryableApplicationError(wrong.Error(), string(fault.InvalidConfig), nil)
+}
+
+// refuseAlone refuses a stage that no run has started.
+func refuseAlone(ctx workflow.Context) error {
+	if workflow.GetInfo(ctx).ParentWorkflowExecution != nil {
+		return nil
+	}
+	return refuse(fmt.Errorf("%s is a part of a run, which starts it: start %s instead, for example by temper run submit", TypeStage, TypeRun))
+}
+
+// checkWorkflowID reports a workflow id that makes no run id: two ids that differ in
+// letters which a run id does not have would name the same run.
+func checkWorkflowID(id string) error {
+	for _, r := range id {
+		if r > unicode.MaxASCII {
+			return errors.New(`workflow id "` + id + `": the run is named after it, and a run id has A-Z, a-z, 0-9, '.', '_' and '-' only: start it under another workflow id, or say {"run_id": "..."}`)
+		}
+	}
+	return nil
 }

@@ -10,8 +10,8 @@ import (
 
 // Freeze is a pause by the server itself, which is what the button "Pause Workflow"
 // of the web UI does. It takes the workflow tasks from one workflow, which then
-// answers nobody, while its parent and its child go on. Whoever watches tells those
-// two, see package freeze, and their gates hold them at the next safe point.
+// answers no query, while its parent and its child run. Package freeze tells those two,
+// and their gates hold them at the next safe point.
 type Freeze struct {
 	// Workflow is the id of the paused workflow.
 	Workflow string    `json:"workflow"`
@@ -63,7 +63,8 @@ func (g *gateState) why() string {
 	return byWhom(g.Reason, g.By)
 }
 
-// reasons are those of the status: of the command, or else of the server's pause.
+// reasons returns why, by whom and since when the gate is held: by the command, or else by
+// the server's pause.
 func (g *gateState) reasons() (reason, by string, since *time.Time) {
 	f := g.Frozen
 	if g.Yield != nil && f == nil && !g.Paused && !g.Stopping {

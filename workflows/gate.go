@@ -58,7 +58,7 @@ type gate struct {
 	busy int
 	// interrupt cancels the work in flight; nil where there is none.
 	interrupt workflow.CancelFunc
-	// forward passes a changed state on; nil where there is nobody below.
+	// forward passes a changed state on; nil for a stage.
 	forward func(workflow.Context)
 	// save makes a checkpoint of what is finished.
 	save func(workflow.Context) error

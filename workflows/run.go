@@ -17,7 +17,7 @@ type RunResult struct {
 	SummaryPath string     `json:"summary_path"`
 	Policy      run.Policy `json:"policy"`
 	Stopped     bool       `json:"stopped,omitempty"`
-	// Restarted is the run that goes on instead of this one.
+	// Restarted is the run that continues instead of this one.
 	Restarted string `json:"restarted,omitempty"`
 }
 
@@ -89,22 +89,27 @@ func (r *runFlow) listen(ctx workflow.Context) error {
 		workflow.QueryHandlerOptions{Description: "What the run is doing; the workflow named in child answers for the steps."})
 }
 
-// execute is the run. It returns errStop when a stop cut it short.
+// execute makes the run. It returns errStop when a stop cut it short.
 func (r *runFlow) execute(ctx workflow.Context) error {
-	if err := r.open(ctx); err != nil {
-		return err
+	for _, phase := range []func(workflow.Context) error{
+		r.open,       // claims the run id and freezes the configuration
+		r.prepare,    // makes problems, dialogues and tokenizer
+		r.room.enter, // waits for room on the cluster
+		r.begin,      // SFT, or the checkpoint of a fork, and what the policy can do before RL
+		r.runStages,  // RL, stage after stage, and what the policy can do at the end
+	} {
+		if err := phase(ctx); err != nil {
+			return err
+		}
 	}
-	if err := r.prepare(ctx); err != nil {
-		return err
-	}
-	if err := r.room.enter(ctx); err != nil {
-		return err
-	}
-	if err := r.begin(ctx); err != nil {
-		return err
-	}
+	return nil
+}
+
+// runStages runs all stages and measures the last policy on each. A command may add stages
+// until the run ends.
+func (r *runFlow) runStages(ctx workflow.Context) error {
 	for i := 0; i < len(r.at.reports); {
-		for ; i < len(r.at.reports); i++ { // a command may add stages
+		for ; i < len(r.at.reports); i++ {
 			if err := r.runStage(ctx, i); err != nil {
 				return err
 			}
@@ -112,7 +117,7 @@ func (r *runFlow) execute(ctx workflow.Context) error {
 		if err := r.evaluations.final(ctx); err != nil {
 			return err
 		}
-		if err := r.gate.idle(ctx); err != nil { // an order that adds a stage
+		if err := r.gate.idle(ctx); err != nil {
 			return err
 		}
 	}
@@ -281,6 +286,7 @@ func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
 	return out, err
 }
 
+// onPause shows and records that the run stands at a safe point, or has left it.
 func (r *runFlow) onPause(ctx workflow.Context, paused bool) error {
 	r.state.show(ctx)
 	if paused && r.gate.Paused {
@@ -305,7 +311,7 @@ func (r *runFlow) save(ctx workflow.Context) error {
 	return nil
 }
 
-// takeStageSignal notes that the stage stands at a safe point or goes on.
+// takeStageSignal notes that the stage stands at a safe point or has left it.
 func (r *runFlow) takeStageSignal(ctx workflow.Context, content signalContent) error {
 	var news stageSignal
 	if err := content.decode(&news); err != nil {

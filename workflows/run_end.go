@@ -71,8 +71,8 @@ func (r *runEnd) finish(ctx workflow.Context, stopped bool) error {
 	return r.state.set(ctx, StateDone)
 }
 
-// startNext starts the run that a restart asked for. It belongs to nobody: this
-// run ends, and what becomes of the other is its own affair.
+// startNext starts the run that a restart asked for. It is no child of
+// this run: this one ends, and the other runs alone.
 func (r *runEnd) startNext(ctx workflow.Context) error {
 	if r.next == nil {
 		return nil
@@ -83,7 +83,7 @@ func (r *runEnd) startNext(ctx workflow.Context) error {
 		StaticSummary: fmt.Sprintf("run %s, from step %d of run %s", r.next.RunID, from.Step, from.RunID), Priority: priority(r.next.Priority),
 	})
 	if err := workflow.ExecuteChildWorkflow(ctx, RLRun, *r.next).GetChildWorkflowExecution().Get(ctx, nil); err != nil {
-		// This run ends in any case, and says that nobody goes on.
+		// This run ends in any case, and records that the other did not start.
 		return logEvent(ctx, r.at.ref, CommandRestart, fmt.Sprintf("run %s did not start: %s", r.next.RunID, failureText(err)))
 	}
 	r.state.restarted = r.next.RunID

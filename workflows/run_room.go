@@ -22,7 +22,7 @@ type Yield struct {
 	// Reason says who wants the room, and Waits what the run waits for meanwhile.
 	Reason string    `json:"reason,omitempty"`
 	Since  time.Time `json:"since"`
-	// Now interrupts what is in flight; Lost says that nobody is left who could save.
+	// Now interrupts what is in flight; Lost says that the trainer is gone, so that nothing can be saved.
 	Now  bool `json:"now,omitempty"`
 	Lost bool `json:"lost,omitempty"`
 	// Parked says that the run gives up its room since it is paused, and asks for it again
@@ -40,7 +40,7 @@ type clusterRoom struct {
 	gate     *gate
 	state    *runState
 
-	// epoch is that of the newest grant, given that of the newest one that was given back.
+	// epoch is the number of the newest grant, given the number of the newest one given back.
 	epoch int
 	given int
 	holds bool

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 )
 
@@ -138,7 +139,7 @@ func formOf(kind reflect.Kind) string {
 	}
 }
 
-// maxBrief bounds the text of an error that quotes what somebody sent: the server
+// maxBrief bounds the text of an error that quotes a message: the server
 // takes no message of more than a few megabytes, and a person reads less.
 const maxBrief = 500
 
@@ -152,4 +153,15 @@ func shorten(text string) string {
 		cut--
 	}
 	return text[:cut] + " ..."
+}
+
+// Register adds every workflow to a worker. The name of the function is the
+// registered type.
+func Register(r worker.WorkflowRegistry) {
+	r.RegisterWorkflow(RLRun)
+	r.RegisterWorkflow(RLStage)
+	r.RegisterWorkflow(EvaluateRun)
+	r.RegisterWorkflow(Retrain)
+	r.RegisterWorkflow(Cluster)
+	r.RegisterWorkflow(Ablate)
 }

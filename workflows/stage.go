@@ -37,7 +37,7 @@ type StageInput struct {
 	EvalSets []run.EvalSet `json:"eval_sets,omitempty"`
 	// PartialTokens is how many response tokens of a trajectory one policy samples; 0 = all.
 	PartialTokens int `json:"partial_rollout_tokens,omitempty"`
-	// Queues are those of the run; zero values are shared by all runs.
+	// Queues are the run's own; zero values mean the queues that all runs share.
 	Queues placement.Queues `json:"queues,omitzero"`
 	// Progress is all that crosses continue-as-new.
 	Progress StageProgress `json:"progress"`

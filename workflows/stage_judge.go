@@ -72,7 +72,7 @@ func (s *stageJudge) findVerdict(ctx workflow.Context) (*judged, error) {
 	return s.applyVerdict(ctx, step, out)
 }
 
-// applyVerdict writes down a verdict and holds the stage where it says so.
+// applyVerdict writes down a verdict and holds the stage where the verdict asks for it.
 func (s *stageJudge) applyVerdict(ctx workflow.Context, step int, v run.StageVerdict) (*judged, error) {
 	verb := "ends after"
 	if !v.End {

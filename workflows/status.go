@@ -12,10 +12,10 @@ type State string
 
 // The states of a run, in the order in which a run meets them.
 const (
-	// StateScheduled is that of an execution of a cron schedule before its time.
+	// StateScheduled means that a cron schedule has not started the execution yet.
 	StateScheduled State = "scheduled"
 	StatePreparing State = "preparing"
-	// StateQueued is that of a run which has no room on the cluster.
+	// StateQueued means that the run waits for room on the cluster.
 	StateQueued     State = "queued"
 	StateSFT        State = "sft"
 	StateEvaluating State = "evaluating"
@@ -145,7 +145,7 @@ func pace(mean, seconds float64) float64 {
 	return (1-paceWeight)*mean + paceWeight*seconds
 }
 
-// stateOf is the visible state: what was asked for goes before what is done.
+// stateOf returns the state to show: a command counts before what the workflow does.
 func stateOf(g *gate, doing State) State {
 	switch {
 	case doing == StateDone:

@@ -24,7 +24,7 @@ type StepInput struct {
 	NumShards int  `json:"num_shards"`
 	// Priority of the run, 0 for the default.
 	Priority int `json:"priority,omitempty"`
-	// Queues are those of the run; zero values are shared by all runs.
+	// Queues are the run's own; zero values mean the queues that all runs share.
 	Queues placement.Queues `json:"queues,omitzero"`
 }
 

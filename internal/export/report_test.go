@@ -53,7 +53,7 @@ func TestStepLine(t *testing.T) {
 }
 
 // TestStepTime: what was waited for and what was busy are two tables, and several workers
-// have a line each. A record of an older program has the first one.
+// have a line each. A record without times of machines has the first one.
 func TestStepTime(t *testing.T) {
 	r := record(7, 4)
 	var out strings.Builder

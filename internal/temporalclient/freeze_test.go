@@ -29,7 +29,7 @@ import (
 type flow struct {
 	kind, parent string
 	paused       bool
-	// deaf ignores what it is told, as an older program does.
+	// deaf ignores what it is told.
 	deaf bool
 	gate *workflows.Freeze
 	told int

@@ -42,7 +42,7 @@ func Lift(ctx context.Context, c client.Client, namespace, runID, by, reason str
 	return lifted, err
 }
 
-// unpause lets a workflow go on. One that somebody else let go on, or that has ended
+// unpause lets a workflow continue. One that another client has unpaused, or that has ended
 // meanwhile, is no error.
 func unpause(ctx context.Context, c client.Client, namespace, id, by, reason string) error {
 	_, err := c.WorkflowService().UnpauseWorkflowExecution(ctx, &workflowservice.UnpauseWorkflowExecutionRequest{

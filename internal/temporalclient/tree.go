@@ -13,8 +13,8 @@ import (
 	"temper/workflows"
 )
 
-// maxDepth is re-training, run, stage, step of an older program.
-const maxDepth = 4
+// maxDepth is re-training or ablation, run, stage.
+const maxDepth = 3
 
 // node is a workflow with what runs below it.
 type node struct {

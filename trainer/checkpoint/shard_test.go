@@ -22,7 +22,7 @@ func someTensors() []model.Tensor {
 }
 
 // TestFormatOnDiskStays pins the bytes of a policy's weights and with them of
-// every checkpoint: an older program must read them and equal tensors must go
+// every checkpoint: builds of one format read them and equal tensors must go
 // on sharing their shards.
 func TestFormatOnDiskStays(t *testing.T) {
 	tensors := []model.Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, -2}}, {Name: "a", Shape: []int{1, 1}, Data: []float32{0.5}}}

@@ -98,8 +98,6 @@ func (m *making) absent(key string) (Verdict, string) {
 		return Deleted, "checkpoint.keep_trajectories; it can be made again"
 	case cfg.KeepPolicies > 0 && strings.HasPrefix(key, path.Dir(m.layout.PolicyRef(0))+"/"):
 		return Deleted, "checkpoint.keep_policies; it can be made again"
-	case key == m.layout.Index(m.step):
-		return Deleted, "a program before the index has made the step; it can be made again"
 	default:
 		return Missing, "it is not in the store; it can be made again"
 	}
