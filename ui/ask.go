@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"temper/internal/blob"
 	"temper/internal/history"
 	"temper/internal/query"
 )
@@ -25,22 +26,30 @@ type SQLView struct {
 	Milliseconds int64 `json:"ms"`
 }
 
+// sqlQueries answers queries in SQL.
+type sqlQueries struct {
+	store blob.Store
+	now   func() time.Time
+	// answering holds a value while a query is answered.
+	answering chan struct{}
+}
+
 // answerSQL answers one query at a time: each may take a processor and much memory.
-func (s *Server) answerSQL(r *request, in SQLRequest) (SQLView, error) {
+func (q *sqlQueries) answerSQL(r *request, in SQLRequest) (SQLView, error) {
 	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
+	case q.answering <- struct{}{}:
+		defer func() { <-q.answering }()
 	case <-r.Context().Done():
 		return SQLView{}, r.Context().Err()
 	case <-time.After(sqlPatience):
 		return SQLView{}, problem{http.StatusServiceUnavailable, "another query is being answered: try again"}
 	}
-	began := s.Now()
-	got, err := query.Run(r.Context(), s.Store, in.SQL, query.DefaultLimits())
+	began := q.now()
+	got, err := query.Run(r.Context(), q.store, in.SQL, query.DefaultLimits())
 	if err != nil {
 		return SQLView{}, badQuery(err)
 	}
-	out := SQLView{Columns: got.Columns, Rows: got.Rows, Truncated: got.Truncated, Milliseconds: s.Now().Sub(began).Milliseconds()}
+	out := SQLView{Columns: got.Columns, Rows: got.Rows, Truncated: got.Truncated, Milliseconds: q.now().Sub(began).Milliseconds()}
 	if out.Rows == nil {
 		out.Rows = [][]any{}
 	}
@@ -57,7 +66,7 @@ func badQuery(err error) error {
 	return err
 }
 
-func (s *Server) listTables(*request) ([]query.Table, error) { return query.Tables(), nil }
+func (q *sqlQueries) listTables(*request) ([]query.Table, error) { return query.Tables(), nil }
 
 // searchEnd is the last line of a search.
 type searchEnd struct {
@@ -71,16 +80,16 @@ type searchEnd struct {
 
 // Bounds of a search.
 const (
-	searchTime   = time.Minute
-	searchHits   = 100
-	mostHits     = 10_000
-	mostSearches = 4
+	searchTime  = time.Minute
+	searchHits  = 100
+	mostHits    = 10_000
+	maxSearches = 4
 )
 
 // search streams the hits of a text: a line for each, one for the progress after each
 // step, and a last one. It ends when the client goes.
-func (s *Server) search(w http.ResponseWriter, r *request) error {
-	h, err := s.run(r)
+func (fi *finder) search(w http.ResponseWriter, r *request) error {
+	h, err := fi.reader.open(r)
 	if err != nil {
 		return err
 	}
@@ -96,8 +105,8 @@ func (s *Server) search(w http.ResponseWriter, r *request) error {
 	}
 	in.Limit = min(in.Limit, mostHits)
 	select {
-	case s.searching <- struct{}{}:
-		defer func() { <-s.searching }()
+	case fi.searching <- struct{}{}:
+		defer func() { <-fi.searching }()
 	default:
 		return problem{http.StatusServiceUnavailable, "other searches are under way: try again"}
 	}

@@ -58,12 +58,14 @@ func TestDamagedRuns(t *testing.T) {
 	good := firstGroup(t, h, 2).ProblemID
 	put(t, h.Store, "runs/half-plan/plan.json", `{"run_id": "half-plan", "sta`)
 	put(t, h.Store, "runs/no-plan/steps/000001/step.json", `{}`)
-	put(t, h.Store, "runs/newer/plan.json", `{"schema": 9, "run_id": 5}`)
+	put(t, h.Store, "runs/newer/plan.json", `{"format": 9, "version": "v9.0.0", "run_id": "newer"}`)
+	put(t, h.Store, "runs/earlier/plan.json", `{"run_id": "earlier", "seed": 1, "stages": []}`)
+	put(t, h.Store, "catalog/earlier.json", `{"run_id": "earlier", "state": "done"}`)
 	put(t, h.Store, h.Layout.StepLog(1), `{"step": 1, "metr`)
 	put(t, h.Store, h.Layout.Index(2), "temper index 7\nwhat comes")
 	s := newSite(t, h.Store, nil)
 	rows := rowsOf(t, s)
-	for id, want := range map[string]string{"half-plan": "plan.json", "newer": "plan.json"} {
+	for id, want := range map[string]string{"half-plan": "plan.json", "newer": "format 9 by temper v9.0.0", "earlier": "build before v0.1.0"} {
 		if row, ok := rows[id]; !ok || row.State != run.StateDamaged || !strings.Contains(row.Reason, want) {
 			t.Errorf("%s: %+v, want it damaged for its %s", id, row, want)
 		}

@@ -2,15 +2,11 @@ package ui
 
 import (
 	"cmp"
-	"context"
-	"fmt"
-	"slices"
 
-	"temper/internal/history"
 	"temper/internal/run/record"
 )
 
-// columnsOf are rows by column.
+// columnsOf transposes rows.
 func columnsOf(rows []record.Row) Columns {
 	n := len(rows)
 	numbers := map[string]func(*record.Row) any{
@@ -53,13 +49,13 @@ func columnsOf(rows []record.Row) Columns {
 	return out
 }
 
-// Words is a column of words: At points into Words for each row.
+// Words is a column of words: row i has the word Words[At[i]].
 type Words struct {
 	Words []string `json:"words"`
 	At    []int    `json:"at"`
 }
 
-// columnsOfIndex passes the columns of an index on as they are stored, words shortened.
+// columnsOfIndex returns the columns of an index as stored, with empty words replaced.
 func columnsOfIndex(c record.Columns) Columns {
 	out := Columns{Rows: c.Num, Data: map[string]any{}, Source: fromIndex}
 	for name, values := range c.Values {
@@ -77,31 +73,3 @@ func columnsOfIndex(c record.Columns) Columns {
 	}
 	return out
 }
-
-// index is the index of a step, ordered by problem and rollout. It is kept: pages of one
-// step follow one another.
-func (s *Server) index(ctx context.Context, h *history.Run, step int) ([]record.Row, bool, error) {
-	version, ok, err := history.RolloutsOf(h).IndexVersion(ctx, step)
-	if err != nil || !ok {
-		return nil, false, err
-	}
-	key := fmt.Sprintf("index/%s/%d/%s", h.ID(), step, version)
-	if known, ok := s.cache.get(key); ok {
-		return known.([]record.Row), true, nil //nolint:forcetypeassert // the key is of this type alone
-	}
-	rows, ok, err := history.RolloutsOf(h).Index(ctx, step)
-	if err != nil || !ok {
-		return nil, false, err
-	}
-	byPlace := func(a, b record.Row) int {
-		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Rollout, b.Rollout))
-	}
-	if !slices.IsSortedFunc(rows, byPlace) {
-		slices.SortFunc(rows, byPlace)
-	}
-	s.cache.put(key, rows, rowBytes*len(rows)+1000)
-	return rows, true, nil
-}
-
-// rowBytes is about what a row takes in memory.
-const rowBytes = 350

@@ -9,28 +9,28 @@ import (
 	"temper/internal/run"
 )
 
-// What a row of the table of runs has beside its entry of the catalog takes the records
-// of all steps and the configuration of the run. They are read behind the answer: a table
-// of 200 runs on a far store shows at once, and fills.
+// A row of the table of runs needs the records of all steps and the configuration of the
+// run. They are read in the background, so that a table of 200 runs on a far store shows at
+// once and fills later.
 const (
-	// fillReaders is how many runs are read at once.
+	// fillReaders bounds the runs that are read at once.
 	fillReaders = 8
-	// fillTime is how long an answer waits for rows that are being read.
+	// fillTime bounds how long an answer waits for rows that are being read.
 	fillTime = 20 * time.Millisecond
 )
 
-// filler reads facts of runs, each run once at a time.
+// filler reads the facts of runs, each run once at a time.
 type filler struct {
 	slots chan struct{}
 	mu    sync.Mutex
-	busy  map[string]chan struct{} // closed when the facts of a run are there
+	busy  map[string]chan struct{} // by run; closed when its facts are read
 }
 
 func newFiller() *filler {
 	return &filler{slots: make(chan struct{}, fillReaders), busy: map[string]chan struct{}{}}
 }
 
-// rowFacts are what a row has beside its entry; they change with the entry alone.
+// rowFacts holds the facts of a row beside its catalog entry. They change only with the entry.
 type rowFacts struct {
 	version                string
 	rewards                []float64
@@ -41,25 +41,25 @@ type rowFacts struct {
 
 func versionOf(e *run.CatalogEntry) string { return fmt.Sprintf("%d/%d", e.Step, e.Updated.UnixNano()) }
 
-// fillRow adds the facts that are known, maybe those of an earlier step, and returns what
-// ends when newer ones are there, nil when these are the newest.
-func (s *Server) fillRow(row *RunRow) <-chan struct{} {
+// fillRow adds the known facts, perhaps of an earlier step. It returns a channel that closes
+// when newer facts are read, or nil when these are the newest.
+func (rt *runTable) fillRow(row *RunRow) <-chan struct{} {
 	version := versionOf(&row.CatalogEntry)
-	if s.showFacts(row) == version {
+	if rt.showFacts(row) == version {
 		return nil
 	}
-	return s.fill.start(s.hub, row.RunID, func(ctx context.Context) {
-		f := s.readRow(ctx, row.RunID)
-		if f.problem == "" { // else it is read again: a store that did not answer may do so
+	return rt.fill.start(rt.hub, row.RunID, func(ctx context.Context) {
+		f := rt.readRow(ctx, row.RunID)
+		if f.problem == "" { // otherwise it is read again: the store may answer then
 			f.version = version
 		}
 		if ctx.Err() == nil {
-			s.cache.put("row/"+row.RunID, f, 8*len(f.rewards)+64*len(f.keys)+200)
+			rt.reader.cache.put("row/"+row.RunID, f, 8*len(f.rewards)+64*len(f.keys)+200)
 		}
 	})
 }
 
-// start reads the facts of a run in the background, unless somebody does already.
+// start reads the facts of a run in the background, unless that is under way.
 func (f *filler) start(h *hub, id string, read func(context.Context)) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,14 +90,14 @@ func (f *filler) start(h *hub, id string, read func(context.Context)) <-chan str
 	return done
 }
 
-// fillRows fills rows, waits a moment for those that are being read, and returns how
-// many of them are not there yet.
-func (s *Server) fillRows(ctx context.Context, rows []*RunRow) int {
+// fillRows fills rows, waits up to fillTime for those that are being read, and returns the
+// number of rows still missing.
+func (rt *runTable) fillRows(ctx context.Context, rows []*RunRow) int {
 	enough := time.NewTimer(fillTime)
 	defer enough.Stop()
 	waits := make([]<-chan struct{}, len(rows))
 	for i, row := range rows {
-		waits[i] = s.fillRow(row)
+		waits[i] = rt.fillRow(row)
 	}
 	late, over := 0, false
 	for i, row := range rows {
@@ -115,7 +115,7 @@ func (s *Server) fillRows(ctx context.Context, rows []*RunRow) int {
 		}
 		select {
 		case <-waits[i]:
-			s.showFacts(row)
+			rt.showFacts(row)
 		default:
 			late++
 		}
@@ -123,9 +123,9 @@ func (s *Server) fillRows(ctx context.Context, rows []*RunRow) int {
 	return late
 }
 
-// showFacts adds the facts that are known and returns their version, "" for none.
-func (s *Server) showFacts(row *RunRow) string {
-	facts, ok := s.cache.get("row/" + row.RunID)
+// showFacts adds the known facts to a row and returns their version, "" for none.
+func (rt *runTable) showFacts(row *RunRow) string {
+	facts, ok := rt.reader.cache.get("row/" + row.RunID)
 	if !ok {
 		return ""
 	}

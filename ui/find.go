@@ -17,53 +17,53 @@ import (
 	"temper/internal/run/record"
 )
 
-// FindStep is what a filter finds in one step.
+// FindStep counts the rows of one step that match a filter.
 type FindStep struct {
 	Step  int `json:"step"`
 	Found int `json:"found"`
 	Rows  int `json:"rows"`
 }
 
-// FoundRow is one trajectory that a filter finds.
+// FoundRow is one trajectory that matches a filter.
 type FoundRow struct {
 	Step int `json:"step"`
 	record.Row
 }
 
-// FindView is what a filter finds in all steps of a run.
+// FindView holds the matches of a filter in all steps of a run.
 type FindView struct {
 	// Found counts the trajectories that match, of Rows in all.
 	Found int        `json:"found"`
 	Rows  int        `json:"rows"`
 	Steps []FindStep `json:"steps"`
-	// First are those of the newest steps, at most findRows, and as many as could be read in
-	// the time of an answer: the next one has more.
+	// First holds matches of the newest steps, at most findRows, and only those that could be
+	// read in time: a repeated request has more.
 	First []FoundRow `json:"first"`
-	// Unread counts the steps whose index was not read yet: ask again.
+	// Unread counts the steps whose index is not read yet: repeat the request.
 	Unread int `json:"unread"`
 	// Missing counts the steps without an index.
 	Missing int `json:"missing"`
-	// Columns are those that a filter can name.
+	// Columns holds the columns that a filter can name.
 	Columns []string `json:"columns"`
 }
 
 const (
 	// findRows bounds the rows of an answer.
 	findRows = 200
-	// findTime bounds how long one answer reads indexes; the next one goes on.
+	// findTime bounds how long one request reads indexes; the next one continues.
 	findTime = 1500 * time.Millisecond
-	// rowsTime bounds how long it reads the indexes again for the rows that it lists.
+	// rowsTime bounds how long it reads indexes again for the rows that it lists.
 	rowsTime = 400 * time.Millisecond
-	// findReaders is how many indexes are read at once.
+	// findReaders bounds the indexes that are read at once.
 	findReaders = 4
-	// tableBytes bounds what is kept for filters: 22 bytes a row, and 30 where entropies are
-	// recorded, which are 244 MiB of a run of the paper's size.
+	// tableBytes bounds the cache of tables: a row takes 22 bytes, or 30 with entropies, and a
+	// run of the paper's size 244 MiB.
 	tableBytes = 256 << 20
-	// maxTerms bounds a filter.
+	// maxTerms bounds the terms of a filter.
 	maxTerms = 20
 )
 
-// findNumbers and findWords are the columns that filters know.
+// findNumbers and findWords name the columns of filters.
 var (
 	findNumbers = []string{"reward", "advantage", "p_err", "p_format", "turns", "calls", "failed_calls", "response_tokens", "answer_tags", "mean_logprob", "mean_entropy"}
 	findWords   = []string{"fate", "stop_reason"}
@@ -109,7 +109,7 @@ func parseFilter(text string) ([]term, error) {
 	return out, nil
 }
 
-// holds reports whether a value is what the term asks for. What is not recorded never is.
+// holds reports whether x satisfies the term. NaN, a value not recorded, never does.
 func (t term) holds(x float64) bool {
 	switch t.sign {
 	case "<":
@@ -127,8 +127,8 @@ func (t term) holds(x float64) bool {
 	}
 }
 
-// packedColumn holds a column in little memory: a byte a row where it has at most 256
-// different values, and otherwise a float32 where that holds each of them as it is.
+// packedColumn is a compact column: a byte a row for at most 256 different values, a float32
+// a row where that is exact, and a float64 a row otherwise.
 type packedColumn struct {
 	values []float64 // by code
 	words  []string  // by code, of a column of words
@@ -154,7 +154,7 @@ func packNumbers(list []float64) *packedColumn {
 	return p
 }
 
-// packMany holds a column of more different values than codes.
+// packMany packs a column with more than 256 different values.
 func packMany(list []float64) *packedColumn {
 	short := make([]float32, len(list))
 	for i, x := range list {
@@ -166,7 +166,7 @@ func packMany(list []float64) *packedColumn {
 	return &packedColumn{short: short}
 }
 
-// keep clears the marks of rows for which a term does not hold.
+// keep clears the marks of rows that do not satisfy a term.
 func (p *packedColumn) keep(t term, marks []bool) {
 	for i, x := range p.short {
 		marks[i] = marks[i] && t.holds(float64(x))
@@ -189,16 +189,16 @@ func (p *packedColumn) keep(t term, marks []bool) {
 	}
 }
 
-// table is what filters need of a step; nil columns are not recorded.
+// table holds the columns of a step that filters read; a missing column is not recorded.
 type table struct {
 	rows    int
 	columns map[string]*packedColumn
-	// groups are the rows of each problem, which stand side by side.
+	// groups holds the first row of each problem; the rows of a problem are contiguous.
 	groups []packedGroup
 	size   int
 }
 
-// packedGroup is a problem, by the sum of its id, and the first of its rows.
+// packedGroup is a problem, by the hash of its id, and its first row.
 type packedGroup struct {
 	problem uint64
 	first   int32
@@ -236,7 +236,7 @@ func tableOf(c record.Columns) *table {
 	return t
 }
 
-// match marks the rows for which all terms hold.
+// match marks the rows that satisfy all terms and returns their number.
 func (t *table) match(terms []term, marks []bool) int {
 	for i := range marks {
 		marks[i] = true
@@ -257,13 +257,21 @@ func (t *table) match(terms []term, marks []bool) int {
 	return n
 }
 
-func (s *Server) find(r *request) (FindView, error) {
+// finder searches the steps of a run: by filters over columns, by problem and by text.
+type finder struct {
+	reader *runReader
+	packed *cache // tables of steps
+	// searching holds a value for each search by text.
+	searching chan struct{}
+}
+
+func (fi *finder) find(r *request) (FindView, error) {
 	out := FindView{Steps: []FindStep{}, First: []FoundRow{}, Columns: slices.Concat(findNumbers, findWords)}
 	terms, err := parseFilter(r.URL.Query().Get("filter"))
 	if err != nil {
 		return out, err
 	}
-	h, err := s.run(r)
+	h, err := fi.reader.open(r)
 	if err != nil {
 		return out, err
 	}
@@ -271,11 +279,11 @@ func (s *Server) find(r *request) (FindView, error) {
 	if err != nil {
 		return out, err
 	}
-	tables, err := s.tables(r.Context(), h, entry.Step)
+	tables, err := fi.tables(r.Context(), h, entry.Step)
 	if err != nil {
 		return out, err
 	}
-	first := &firstRows{server: s, run: h, until: time.Now().Add(rowsTime)}
+	first := &firstRows{cache: fi.reader.cache, run: h, until: time.Now().Add(rowsTime)}
 	var marks []bool
 	for step := entry.Step; step >= 1; step-- {
 		t := tables[step-1]
@@ -301,17 +309,17 @@ func (s *Server) find(r *request) (FindView, error) {
 	return out, nil
 }
 
-// firstRows are the rows that a filter finds first. Tables do not hold whole rows, so that
-// the index is read again for them; those that were found are kept.
+// firstRows collects whole rows of the newest matches. Tables do not hold whole rows, so it
+// reads the index again and caches the rows that it finds.
 type firstRows struct {
-	server *Server
-	run    *history.Run
-	until  time.Time
-	full   bool // no row may follow
-	rows   []FoundRow
+	cache *cache
+	run   *history.Run
+	until time.Time
+	full  bool // no row may follow
+	rows  []FoundRow
 }
 
-// add takes the rows of a step that are marked.
+// add collects the marked rows of a step.
 func (f *firstRows) add(ctx context.Context, step int, marks []bool) error {
 	var index []record.Row
 	for i, marked := range marks {
@@ -319,7 +327,7 @@ func (f *firstRows) add(ctx context.Context, step int, marks []bool) error {
 			continue
 		}
 		key := fmt.Sprintf("found/%s/%d/%d", f.run.ID(), step, i)
-		row, known := f.server.cache.get(key)
+		row, known := f.cache.get(key)
 		if !known && index == nil {
 			if f.full = time.Now().After(f.until); f.full {
 				break
@@ -331,7 +339,7 @@ func (f *firstRows) add(ctx context.Context, step int, marks []bool) error {
 		}
 		if !known && i < len(index) {
 			row, known = FoundRow{step, index[i]}, true
-			f.server.cache.put(key, row, rowBytes+maxAnswerBytes)
+			f.cache.put(key, row, rowBytes+maxAnswerBytes)
 		}
 		if known {
 			f.rows = append(f.rows, row.(FoundRow)) //nolint:forcetypeassert // the key is of this type alone
@@ -341,16 +349,16 @@ func (f *firstRows) add(ctx context.Context, step int, marks []bool) error {
 	return nil
 }
 
-// maxAnswerBytes is more than the index has of an answer.
+// maxAnswerBytes bounds an answer in the index.
 const maxAnswerBytes = 250
 
-// tables are those of the steps from 1 on, nil where the time did not suffice to read
-// one; the newest are read first.
-func (s *Server) tables(ctx context.Context, h *history.Run, steps int) ([]*table, error) {
+// tables returns the tables of the steps from 1 on, reading the newest first; an entry is nil
+// where findTime was too short to read it.
+func (fi *finder) tables(ctx context.Context, h *history.Run, steps int) ([]*table, error) {
 	out := make([]*table, steps)
 	var wanted []int
 	for step := steps; step >= 1; step-- {
-		if known, ok := s.packed.get(tableKey(h, step)); ok {
+		if known, ok := fi.packed.get(tableKey(h, step)); ok {
 			out[step-1] = known.(*table) //nolint:forcetypeassert // the key is of this type alone
 		} else {
 			wanted = append(wanted, step)
@@ -374,7 +382,7 @@ func (s *Server) tables(ctx context.Context, h *history.Run, steps int) ([]*tabl
 				c, ok, err := history.RolloutsOf(h).Columns(ctx, step)
 				t := tableOf(c)
 				if ok && err == nil { // else it may lack a column
-					s.packed.put(tableKey(h, step), t, t.size)
+					fi.packed.put(tableKey(h, step), t, t.size)
 				}
 				mu.Lock()
 				first = cmp.Or(first, err)

@@ -74,7 +74,7 @@ func TestDistIsFresh(t *testing.T) {
 // typeScript returns the types of all answers and bodies for the page.
 func typeScript() []byte {
 	t := newTypes()
-	for _, r := range routes() {
+	for _, r := range routes(&Server{}) {
 		for _, of := range []reflect.Type{r.Answer, r.Body} {
 			if of != nil {
 				t.name(of)

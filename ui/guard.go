@@ -3,6 +3,7 @@ package ui
 import (
 	"crypto/subtle"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,24 +14,33 @@ import (
 	"time"
 )
 
-// policy is the Content-Security-Policy of every answer: the page has no script, style
-// or connection but its own, and nobody may frame it.
+// policy is the Content-Security-Policy of every answer: scripts, styles and connections of
+// this server only, and no frames.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 const (
 	// maxBody bounds the body of a request.
 	maxBody = 256 << 10
-	// answerTime bounds how long a client may take for an answer; streams have a bound for
-	// each event.
+	// answerTime bounds how long a client may take to read an answer; eventTime bounds each
+	// event of a stream.
 	answerTime = time.Minute
 )
 
-// guard stands before all that a browser can reach. It lets a request in only under a
-// loopback name, the address at which it arrived or a name of Hosts, so that a page whose
-// name was made to resolve to this machine reads nothing. What may change something must
-// come from a page of this server, or from no page.
-func (s *Server) guard(next http.Handler) http.Handler {
+// access decides which requests are served: by host, by origin and by token.
+type access struct {
+	token          string
+	readNeedsToken bool
+	hosts          []string
+	now            func() time.Time
+	log            *slog.Logger
+	failures       failures
+}
+
+// guard checks every request. It admits requests for a loopback name, for the address at
+// which they arrived or for a name of Config.Hosts, so that DNS rebinding reads nothing. A
+// request that changes something must come from a page of this server or from no page.
+func (a *access) guard(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -39,29 +49,29 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		if !s.servesHost(r) {
+		if !a.servesHost(r) {
 			fail(w, http.StatusForbidden, fmt.Sprintf("host %q is not served here: use localhost, or start the dashboard with --host %s", r.Host, bareHost(r.Host)))
 			return
 		}
-		if !s.fromOwnPage(r) || cross.Check(r) != nil {
+		if !a.fromOwnPage(r) || cross.Check(r) != nil {
 			fail(w, http.StatusForbidden, fmt.Sprintf("a request from a page of another site (%s) is refused", brief(r.Header.Get("Origin"))))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		// A connection that cannot have a deadline is one of a test.
+		// Only connections of tests have no deadlines.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 		next.ServeHTTP(w, r)
 	})
 }
 
-// servesHost reports whether the server is known by the name of the request. An address
-// is safe where the connection really arrived at it: rebinding gives a page a name.
-func (s *Server) servesHost(r *http.Request) bool {
+// servesHost reports whether the host of a request names this server. An address is safe
+// where the connection arrived at it: rebinding needs a name.
+func (a *access) servesHost(r *http.Request) bool {
 	host := bareHost(r.Host)
 	if host == "localhost" {
 		return true
 	}
-	for _, name := range s.Hosts {
+	for _, name := range a.hosts {
 		if bareHost(name) == host {
 			return true
 		}
@@ -77,8 +87,8 @@ func (s *Server) servesHost(r *http.Request) bool {
 	return ok && local.AddrPort().Addr().Unmap() == addr
 }
 
-// fromOwnPage refuses the pages of other sites also where they only read.
-func (s *Server) fromOwnPage(r *http.Request) bool {
+// fromOwnPage reports whether a request comes from a page of this server or from no page.
+func (a *access) fromOwnPage(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return true
@@ -87,8 +97,7 @@ func (s *Server) fromOwnPage(r *http.Request) bool {
 	return err == nil && page.Host != "" && strings.EqualFold(page.Host, r.Host)
 }
 
-// bareHost is the name or address in host, host:port or [address]:port, in the one
-// form in which hosts are compared.
+// bareHost returns the canonical name or address in host, host:port or [address]:port.
 func bareHost(hostport string) string {
 	host, port, err := net.SplitHostPort(hostport)
 	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
@@ -100,17 +109,17 @@ func bareHost(hostport string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// failures bounds how many wrong tokens are looked at.
+// failures limits the rate of wrong tokens.
 type failures struct {
 	mu    sync.Mutex
 	since time.Time
 	num   int
 }
 
-// maxFailures is how many wrong tokens a second may have.
+// maxFailures is the number of wrong tokens a second.
 const maxFailures = 5
 
-// tooMany counts a failure and reports whether the second has had its share.
+// tooMany counts a failure and reports whether this second has too many.
 func (f *failures) tooMany(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,15 +131,15 @@ func (f *failures) tooMany(now time.Time) bool {
 }
 
 // admit checks the token of a request. Errors: a problem for the client.
-func (s *Server) admit(r *http.Request) error {
-	if s.Token == "" {
+func (a *access) admit(r *http.Request) error {
+	if a.token == "" {
 		return problem{http.StatusForbidden, "this dashboard has no token, so that it only reads: start it with one (TEMPER_UI_TOKEN)"}
 	}
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if ok && subtle.ConstantTimeCompare([]byte(given), []byte(s.Token)) == 1 {
+	if ok && subtle.ConstantTimeCompare([]byte(given), []byte(a.token)) == 1 {
 		return nil
 	}
-	if s.fails.tooMany(s.Now()) {
+	if a.failures.tooMany(a.now()) {
 		return problem{http.StatusTooManyRequests, "too many wrong tokens: wait a second"}
 	}
 	if !ok {
@@ -139,7 +148,7 @@ func (s *Server) admit(r *http.Request) error {
 	return problem{http.StatusUnauthorized, "the token is wrong: it is in the file ui.token of the service's home"}
 }
 
-// brief is a text of a client as a message may repeat it.
+// brief quotes a client's text, cut to 100 bytes, for a message.
 func brief(text string) string {
 	return strconv.QuoteToASCII(text[:min(len(text), 100)])
 }

@@ -268,29 +268,35 @@ func (w *watcher) add(e history.Entry) {
 	}
 }
 
+// eventStreams serves the event streams of pages.
+type eventStreams struct {
+	store blob.Store
+	hub   *hub
+}
+
 // stream sends what the runs of a page leave. Its ids are cursors of all runs, so that
 // a page that comes back misses nothing.
-func (s *Server) stream(w http.ResponseWriter, r *request) error {
+func (es *eventStreams) stream(w http.ResponseWriter, r *request) error {
 	runs := r.URL.Query()["run"]
 	if len(runs) == 0 || len(runs) > maxFollowed {
 		return problem{http.StatusBadRequest, fmt.Sprintf("run is given %d times, want 1 to %d", len(runs), maxFollowed)}
 	}
 	for _, id := range runs {
-		if ok, err := history.Exists(r.Context(), s.Store, checkedID(id)); err != nil {
+		if ok, err := history.Exists(r.Context(), es.store, checkedID(id)); err != nil {
 			return err
 		} else if !ok {
-			return missing("no run %s in %s", brief(id), s.Store.Locate(history.Folder))
+			return missing("no run %s in %s", brief(id), es.store.Locate(history.Folder))
 		}
 	}
 	places, err := parsePlaces(firstOf(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
 	if err != nil {
 		return err
 	}
-	if !s.hub.admit() {
+	if !es.hub.admit() {
 		w.Header().Set("Retry-After", "5")
 		return problem{http.StatusServiceUnavailable, fmt.Sprintf("%d pages follow runs already: close some", maxStreams)}
 	}
-	defer s.hub.release()
+	defer es.hub.release()
 	out := &streamWriter{w: w, control: http.NewResponseController(w), places: places}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -299,14 +305,14 @@ func (s *Server) stream(w http.ResponseWriter, r *request) error {
 		return nil //nolint:nilerr // the client has gone
 	}
 	c := &client{events: make(chan event, queued), slow: make(chan struct{})}
-	defer s.hub.list(c)()
+	defer es.hub.list(c)()
 	for _, id := range runs {
-		defer s.hub.leave(c, id)
+		defer es.hub.leave(c, id)
 		var after *place
 		if at, ok := places[id]; ok {
 			after = &at
 		}
-		at, reset, err := s.hub.join(r.Context(), c, id, after)
+		at, reset, err := es.hub.join(r.Context(), c, id, after)
 		if err != nil {
 			return nil //nolint:nilerr // the client has gone, or the server ends
 		}
@@ -317,12 +323,12 @@ func (s *Server) stream(w http.ResponseWriter, r *request) error {
 			}
 		}
 	}
-	s.pump(r.Context(), c, out)
+	es.pump(r.Context(), c, out)
 	return nil
 }
 
 // pump sends events until the client goes, or is too slow, or the server ends.
-func (s *Server) pump(ctx context.Context, c *client, out *streamWriter) {
+func (es *eventStreams) pump(ctx context.Context, c *client, out *streamWriter) {
 	beat := time.NewTicker(pulse)
 	defer beat.Stop()
 	for {
@@ -330,7 +336,7 @@ func (s *Server) pump(ctx context.Context, c *client, out *streamWriter) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.hub.ctx.Done():
+		case <-es.hub.ctx.Done():
 			return
 		case <-c.slow:
 			return

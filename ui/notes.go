@@ -13,32 +13,32 @@ import (
 	"temper/internal/run"
 )
 
-func (s *Server) showNotes(r *request) (run.Notes, error) {
-	h, err := s.run(r)
+func (rp *runPages) showNotes(r *request) (run.Notes, error) {
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return run.Notes{}, err
 	}
 	return run.ReadNotes(r.Context(), h.Store(), h.ID())
 }
 
-func (s *Server) putNotes(r *request, n run.Notes) (run.Notes, error) {
-	if s.PutNotes == nil {
+func (rp *runPages) putNotes(r *request, n run.Notes) (run.Notes, error) {
+	if rp.storeNotes == nil {
 		return n, problem{http.StatusForbidden, "this dashboard only reads"}
 	}
-	h, err := s.run(r)
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return n, err
 	}
 	if n.By == "" {
 		n.By = "browser"
 	}
-	n.Tags, n.By, n.Time = orEmpty(n.Tags), "ui/"+n.By, s.Now().UTC()
-	err = s.PutNotes(r.Context(), h.ID(), n)
+	n.Tags, n.By, n.Time = orEmpty(n.Tags), "ui/"+n.By, rp.now().UTC()
+	err = rp.storeNotes(r.Context(), h.ID(), n)
 	return n, err
 }
 
-func (s *Server) showUsage(r *request) (history.Usage, error) {
-	h, err := s.run(r)
+func (rp *runPages) showUsage(r *request) (history.Usage, error) {
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return history.Usage{}, err
 	}
@@ -48,8 +48,8 @@ func (s *Server) showUsage(r *request) (history.Usage, error) {
 // exportTime bounds how long a client may take for an export.
 const exportTime = 10 * time.Minute
 
-func (s *Server) exportParquet(w http.ResponseWriter, r *request) error {
-	h, err := s.run(r)
+func (rp *runPages) exportParquet(w http.ResponseWriter, r *request) error {
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s *Server) exportParquet(w http.ResponseWriter, r *request) error {
 	// A connection that cannot have a deadline is one of a test.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(exportTime))
 	if _, err := export.Rollouts(r.Context(), h, from, to, w); err != nil {
-		s.Log.Warn("export was cut off", "run_id", h.ID(), "err", err)
+		rp.log.Warn("export was cut off", "run_id", h.ID(), "err", err)
 		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}
 	return nil
@@ -87,9 +87,9 @@ const maxLook = 2000
 
 // pointPages tells the pages that follow a run to show another page: so a program can show
 // people what it means.
-func (s *Server) pointPages(_ *request, l Look) (Looked, error) {
+func (es *eventStreams) pointPages(_ *request, l Look) (Looked, error) {
 	if !strings.HasPrefix(l.Path, "/") || strings.HasPrefix(l.Path, "//") || strings.Contains(l.Path, `\`) || len(l.Path) > maxLook || strings.ContainsFunc(l.Path, unicode.IsControl) {
 		return Looked{}, problem{http.StatusBadRequest, fmt.Sprintf("path is %s, want that of a page of this dashboard, such as /runs/demo/steps/3", brief(l.Path))}
 	}
-	return Looked{Pages: s.hub.point(l.Path)}, nil
+	return Looked{Pages: es.hub.point(l.Path)}, nil
 }

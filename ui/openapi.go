@@ -20,7 +20,7 @@ var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 func openAPI() ([]byte, error) {
 	t := newTypes()
 	paths := map[string]map[string]any{}
-	for _, r := range routes() {
+	for _, r := range routes(&Server{}) {
 		params := []any{}
 		for _, m := range pathParam.FindAllStringSubmatch(r.Path, -1) {
 			params = append(params, map[string]any{"name": m[1], "in": "path", "required": true, "schema": map[string]any{"type": "string"}})

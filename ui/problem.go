@@ -24,9 +24,9 @@ type HistoryView struct {
 	Left int `json:"left"`
 }
 
-func (s *Server) showProblem(r *request) (HistoryView, error) {
+func (fi *finder) showProblem(r *request) (HistoryView, error) {
 	out := HistoryView{Steps: []ProblemStep{}}
-	h, err := s.run(r)
+	h, err := fi.reader.open(r)
 	if err != nil {
 		return out, err
 	}
@@ -34,7 +34,7 @@ func (s *Server) showProblem(r *request) (HistoryView, error) {
 	if err != nil {
 		return out, err
 	}
-	tables, err := s.tables(r.Context(), h, entry.Step)
+	tables, err := fi.tables(r.Context(), h, entry.Step)
 	if err != nil {
 		return out, err
 	}

@@ -297,12 +297,12 @@ func samplesOfStep(ctx context.Context, h *history.Run, cfg config.Run, step int
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cache: newCache(cacheBytes)}
-	rows, _, _, err := s.groupRows(ctx, h, step, id)
+	reader := &runReader{cache: newCache(cacheBytes)}
+	rows, _, _, err := reader.groupRows(ctx, h, step, id)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.problem(ctx, h, step, id)
+	p, err := reader.problem(ctx, h, step, id)
 	if err != nil {
 		return nil, err
 	}

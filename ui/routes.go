@@ -13,7 +13,6 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/fault"
-	"temper/internal/history"
 )
 
 // route is one line of the table that makes the mux, the OpenAPI description and the
@@ -31,81 +30,82 @@ type route struct {
 	// Token says that the request needs the token also where reading does not.
 	Token bool
 
-	serve func(s *Server, w http.ResponseWriter, r *request) error
+	serve func(w http.ResponseWriter, r *request) error
 }
 
 // param is a parameter of a query.
 type param struct{ Name, Meaning string }
 
-// routes is the table.
-func routes() []route {
+// routes is the table. The description of the API needs no handlers: s may be a zero Server
+// then.
+func routes(s *Server) []route {
 	return []route{
-		get("/api/v1/about", "What this dashboard is and may do", nil, (*Server).about),
-		get("/api/v1/series", "The meaning of every series", nil, (*Server).describeSeries),
-		get("/api/v1/services", "The processes of the service with what they say of themselves", nil, (*Server).showServices),
-		get("/api/v1/schedules", "The schedules of re-trainings", nil, (*Server).showSchedules),
-		get("/api/v1/alerts", "The runs whose watch has a broken rule", nil, (*Server).showAlerts),
-		get("/api/v1/runs", "All runs of the store", nil, (*Server).listRuns),
-		get("/api/v1/runs/{run}", "A run: plan, state, summary, evaluations", nil, (*Server).showRun),
-		get("/api/v1/runs/{run}/config", "The configuration as of a step, key by key", []param{{"step", "the step; the newest configuration without it"}}, (*Server).showConfig),
+		get("/api/v1/about", "What this dashboard is and may do", nil, s.service.about),
+		get("/api/v1/series", "The meaning of every series", nil, s.service.describeSeries),
+		get("/api/v1/services", "The processes of the service with what they say of themselves", nil, s.service.showServices),
+		get("/api/v1/schedules", "The schedules of re-trainings", nil, s.service.showSchedules),
+		get("/api/v1/alerts", "The runs whose watch has a broken rule", nil, s.table.showAlerts),
+		get("/api/v1/runs", "All runs of the store", nil, s.table.listRuns),
+		get("/api/v1/runs/{run}", "A run: plan, state, summary, evaluations", nil, s.table.showRun),
+		get("/api/v1/runs/{run}/config", "The configuration as of a step, key by key", []param{{"step", "the step; the newest configuration without it"}}, s.runs.showConfig),
 		get("/api/v1/runs/{run}/series", "Series of a run, one value a step", []param{
 			{"keys", "names with commas; all without it"}, {"from", "first step"}, {"to", "last step"},
 			{"match", "a regular expression (RE2) that names must match, upper and lower case alike"},
 			{"points", "most points: above them a series comes as the lowest and the highest of each bucket"},
-		}, (*Server).showSeries),
-		get("/api/v1/runs/{run}/timeline", "Everything that happened in a run, on one axis of time", nil, (*Server).showTimeline),
-		get("/api/v1/runs/{run}/checkpoints", "The checkpoints of a run and why each stays", nil, (*Server).showCheckpoints),
-		get("/api/v1/runs/{run}/evals", "The evaluations of a run", nil, (*Server).showEvals),
-		get("/api/v1/runs/{run}/evals/{eval}", "The trajectories of an evaluation, in columns", nil, (*Server).showEval),
-		get("/api/v1/runs/{run}/evals/{eval}/{problem}/{k}", "One trajectory of an evaluation", nil, (*Server).showEvalTrajectory),
+		}, s.runs.showSeries),
+		get("/api/v1/runs/{run}/timeline", "Everything that happened in a run, on one axis of time", nil, s.runs.showTimeline),
+		get("/api/v1/runs/{run}/checkpoints", "The checkpoints of a run and why each stays", nil, s.runs.showCheckpoints),
+		get("/api/v1/runs/{run}/evals", "The evaluations of a run", nil, s.evals.showEvals),
+		get("/api/v1/runs/{run}/evals/{eval}", "The trajectories of an evaluation, in columns", nil, s.evals.showEval),
+		get("/api/v1/runs/{run}/evals/{eval}/{problem}/{k}", "One trajectory of an evaluation", nil, s.evals.showEvalTrajectory),
 		get("/api/v1/runs/{run}/find", "The trajectories of all steps that a filter finds", []param{
 			{"filter", "conditions with spaces, all of which must hold, such as reward=1 failed_calls>2 fate=dropped"},
-		}, (*Server).find),
-		get("/api/v1/runs/{run}/problems/{problem}", "What became of a problem in each step that sampled it", nil, (*Server).showProblem),
-		get("/api/v1/runs/{run}/steps/{step}", "A step: its record and its groups", nil, (*Server).showStep),
-		get("/api/v1/runs/{run}/steps/{step}/trajectories", "The trajectories of a step, in columns", nil, (*Server).showTrajectories),
-		get("/api/v1/runs/{run}/steps/{step}/{problem}", "A group: its problem, its rollouts and why each was kept or dropped", nil, (*Server).showGroup),
-		get("/api/v1/runs/{run}/steps/{step}/{problem}/{k}", "A trajectory: its turns and calls", nil, (*Server).showTrajectory),
-		get("/api/v1/runs/{run}/steps/{step}/{problem}/{k}/tokens", "The tokens of a trajectory", nil, (*Server).showTokens),
-		get("/api/v1/runs/{run}/notes", "The tags and the note that people gave a run", nil, (*Server).showNotes),
-		put("/api/v1/runs/{run}/notes", "Replace the tags and the note of a run", (*Server).putNotes),
-		get("/api/v1/runs/{run}/du", "What a run takes in the store, by kind; it lists all of its objects", nil, (*Server).showUsage),
-		get("/api/v1/runs/{run}/status", "What a run that goes on says of itself; needs Temporal", nil, (*Server).showStatus),
+		}, s.finder.find),
+		get("/api/v1/runs/{run}/problems/{problem}", "What became of a problem in each step that sampled it", nil, s.finder.showProblem),
+		get("/api/v1/runs/{run}/steps/{step}", "A step: its record and its groups", nil, s.steps.showStep),
+		get("/api/v1/runs/{run}/steps/{step}/trajectories", "The trajectories of a step, in columns", nil, s.steps.showTrajectories),
+		get("/api/v1/runs/{run}/steps/{step}/{problem}", "A group: its problem, its rollouts and why each was kept or dropped", nil, s.steps.showGroup),
+		get("/api/v1/runs/{run}/steps/{step}/{problem}/{k}", "A trajectory: its turns and calls", nil, s.steps.showTrajectory),
+		get("/api/v1/runs/{run}/steps/{step}/{problem}/{k}/tokens", "The tokens of a trajectory", nil, s.steps.showTokens),
+		get("/api/v1/runs/{run}/notes", "The tags and the note that people gave a run", nil, s.runs.showNotes),
+		put("/api/v1/runs/{run}/notes", "Replace the tags and the note of a run", s.runs.putNotes),
+		get("/api/v1/runs/{run}/du", "What a run takes in the store, by kind; it lists all of its objects", nil, s.runs.showUsage),
+		get("/api/v1/runs/{run}/status", "What a run that goes on says of itself; needs Temporal", nil, s.steer.showStatus),
 		{
 			Method: http.MethodGet, Path: "/api/v1/events", Summary: "What runs leave while they go on, as server-sent events", Content: "text/event-stream",
-			Query: []param{{"run", "a run; repeat it for more"}, {"after", "a cursor, where the header Last-Event-ID cannot be set"}}, serve: (*Server).stream,
+			Query: []param{{"run", "a run; repeat it for more"}, {"after", "a cursor, where the header Last-Event-ID cannot be set"}}, serve: s.events.stream,
 		},
 		{
-			Method: http.MethodGet, Path: "/api/v1/runs/{run}/export/csv", Summary: "All series of a run as CSV", Content: "text/csv", serve: (*Server).exportCSV,
+			Method: http.MethodGet, Path: "/api/v1/runs/{run}/export/csv", Summary: "All series of a run as CSV", Content: "text/csv", serve: s.runs.exportCSV,
 		},
 		{
 			Method: http.MethodGet, Path: "/api/v1/runs/{run}/export/tfevents", Summary: "All series of a run as an event file of TensorBoard",
-			Content: "application/octet-stream", serve: (*Server).exportEvents,
+			Content: "application/octet-stream", serve: s.runs.exportEvents,
 		},
 		{
 			Method: http.MethodGet, Path: "/api/v1/runs/{run}/export/parquet", Summary: "The stored trajectories of a run as Parquet, in the columns in which verl dumps rollouts",
-			Content: "application/vnd.apache.parquet", Query: []param{{"from", "first step"}, {"to", "last step"}}, serve: (*Server).exportParquet,
+			Content: "application/vnd.apache.parquet", Query: []param{{"from", "first step"}, {"to", "last step"}}, serve: s.runs.exportParquet,
 		},
-		post("/api/v1/view", "Point the open pages that follow a run to another page", (*Server).pointPages),
-		get("/api/v1/sql/tables", "The tables of SQL queries", nil, (*Server).listTables),
-		post("/api/v1/sql", "Answer a SELECT over the tables, read-only, 5 s and 10,000 rows at most", (*Server).answerSQL),
+		post("/api/v1/view", "Point the open pages that follow a run to another page", s.events.pointPages),
+		get("/api/v1/sql/tables", "The tables of SQL queries", nil, s.sql.listTables),
+		post("/api/v1/sql", "Answer a SELECT over the tables, read-only, 5 s and 10,000 rows at most", s.sql.answerSQL),
 		{
 			Method: http.MethodGet, Path: "/api/v1/runs/{run}/search", Summary: "Search in the texts of trajectories, newest step first, as lines of JSON", Content: "application/x-ndjson",
 			Query: []param{
 				{"q", "a text"}, {"regex", "1: q is a regular expression (RE2)"}, {"from", "first step"}, {"to", "last step"}, {"limit", "most hits, 100 without it"},
 			},
-			serve: (*Server).search,
+			serve: s.finder.search,
 		},
-		post("/api/v1/runs/{run}/preview/{command}", "What a command would change, without sending it", (*Server).previewCommand),
-		post("/api/v1/runs/{run}/commands/{command}", "Give a run a command: pause, resume, checkpoint, skip_stage, repeat_stage, amend, restart, stop, fork, pin, unpin", (*Server).sendCommand),
+		post("/api/v1/runs/{run}/preview/{command}", "What a command would change, without sending it", s.steer.previewCommand),
+		post("/api/v1/runs/{run}/commands/{command}", "Give a run a command: pause, resume, checkpoint, skip_stage, repeat_stage, amend, restart, stop, fork, pin, unpin", s.steer.sendCommand),
 	}
 }
 
-func get[T any](path, summary string, query []param, f func(*Server, *request) (T, error)) route {
+func get[T any](path, summary string, query []param, f func(*request) (T, error)) route {
 	return route{
 		Method: http.MethodGet, Path: path, Summary: summary, Query: query, Answer: reflect.TypeFor[T](),
-		serve: func(s *Server, w http.ResponseWriter, r *request) error {
-			out, err := f(s, r)
+		serve: func(w http.ResponseWriter, r *request) error {
+			out, err := f(r)
 			if err != nil {
 				return err
 			}
@@ -114,26 +114,26 @@ func get[T any](path, summary string, query []param, f func(*Server, *request) (
 	}
 }
 
-func post[B, T any](path, summary string, f func(*Server, *request, B) (T, error)) route {
+func post[B, T any](path, summary string, f func(*request, B) (T, error)) route {
 	return taking(http.MethodPost, path, summary, f)
 }
 
-func put[B, T any](path, summary string, f func(*Server, *request, B) (T, error)) route {
+func put[B, T any](path, summary string, f func(*request, B) (T, error)) route {
 	return taking(http.MethodPut, path, summary, f)
 }
 
 // taking is a route that takes a body, and so needs the token.
-func taking[B, T any](method, path, summary string, f func(*Server, *request, B) (T, error)) route {
+func taking[B, T any](method, path, summary string, f func(*request, B) (T, error)) route {
 	return route{
 		Method: method, Path: path, Summary: summary, Answer: reflect.TypeFor[T](), Body: reflect.TypeFor[B](), Token: true,
-		serve: func(s *Server, w http.ResponseWriter, r *request) error {
+		serve: func(w http.ResponseWriter, r *request) error {
 			var body B
 			dec := json.NewDecoder(r.Body)
 			dec.DisallowUnknownFields()
 			if err := dec.Decode(&body); err != nil {
 				return problem{http.StatusBadRequest, "the body is no JSON object that this takes: " + err.Error()}
 			}
-			out, err := f(s, r, body)
+			out, err := f(r, body)
 			if err != nil {
 				return err
 			}
@@ -147,11 +147,6 @@ type request struct {
 	*http.Request
 	// immutable marks an answer that stays as it is.
 	immutable bool
-}
-
-// run opens the run that the path names.
-func (s *Server) run(r *request) (*history.Run, error) {
-	return history.Open(r.Context(), s.Store, r.PathValue("run"))
 }
 
 // number reads a part of the path.
@@ -177,21 +172,21 @@ func (r *request) queryNumber(name string, otherwise int) (int, error) {
 }
 
 // serveRoute answers a route, its errors as application/problem+json.
-func (s *Server) serveRoute(r route) http.Handler {
+func (a *access) serveRoute(r route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, in *http.Request) {
 		var err error
-		if r.Token || s.ReadNeedsToken {
-			err = s.admit(in)
+		if r.Token || a.readNeedsToken {
+			err = a.admit(in)
 		}
 		if err == nil {
-			err = r.serve(s, w, &request{Request: in})
+			err = r.serve(w, &request{Request: in})
 		}
 		if err == nil {
 			return
 		}
 		code, text := status(err)
 		if code == http.StatusInternalServerError {
-			s.Log.Error("request failed", "path", r.Path, "err", err)
+			a.log.Error("request failed", "path", r.Path, "err", err)
 		}
 		fail(w, code, text)
 	})

@@ -18,7 +18,7 @@ import (
 	"temper/workflows"
 )
 
-// About is what a dashboard is and may do.
+// About describes a dashboard.
 type About struct {
 	Build string `json:"build"`
 	Store string `json:"store"`
@@ -28,18 +28,18 @@ type About struct {
 	TemporalUI string `json:"temporal_ui,omitempty"`
 }
 
-func (s *Server) about(*request) (About, error) {
-	out := About{Build: s.Build, Store: s.Store.Locate(history.Folder), TemporalUI: s.TemporalUI}
+func (sp *servicePages) about(*request) (About, error) {
+	out := About{Build: sp.build, Store: sp.store.Locate(history.Folder), TemporalUI: sp.temporalUI}
 	switch {
-	case s.Steer == nil:
+	case sp.steer == nil:
 		out.Steering = "this dashboard reads alone: it was started without a Temporal server"
-	case s.Token == "":
+	case sp.token == "":
 		out.Steering = "this dashboard has no token, so that it only reads"
 	}
 	return out, nil
 }
 
-func (s *Server) describeSeries(r *request) ([]series.Metric, error) {
+func (sp *servicePages) describeSeries(r *request) ([]series.Metric, error) {
 	r.immutable = true
 	return series.All(), nil
 }
@@ -52,20 +52,20 @@ type RunRow struct {
 	// ToolErrors and Throughput are of the newest step.
 	ToolErrors *float64 `json:"tool_errors,omitempty"`
 	Throughput *float64 `json:"throughput,omitempty"`
-	// Keys are the keys of the configuration, for filters and columns.
+	// Keys holds the configuration by key, for filters and columns.
 	Keys map[string]string `json:"keys,omitempty"`
-	// Lost says that the run has not ended and that the server does not have it.
+	// Lost says that the run has not ended and Temporal does not know it.
 	Lost bool `json:"lost,omitempty"`
-	// Problem is why the row is not whole.
+	// Problem says why facts are missing.
 	Problem string `json:"problem,omitempty"`
 }
 
 // RunList is the table of runs.
 type RunList struct {
 	Runs []RunRow `json:"runs"`
-	// Server says whether the states are those that the server knows.
+	// Server says whether Temporal has answered, so that states are current.
 	Server bool `json:"server"`
-	// Remark is why they are not.
+	// Remark says why they are not.
 	Remark string `json:"remark,omitempty"`
 	// Filling counts the rows whose curve and keys are being read: ask again.
 	Filling int `json:"filling,omitempty"`
@@ -73,16 +73,24 @@ type RunList struct {
 
 const (
 	sparkPoints = 60
-	// wholeRows is how many rows, the newest runs, have their curve and their keys: each
-	// needs the records of all its steps.
+	// wholeRows bounds the rows, newest first, that have a curve and keys: each needs the
+	// records of all steps.
 	wholeRows = 200
-	// askTime bounds what the server of Temporal may take for an answer that the store can
-	// do without.
+	// askTime bounds the wait for Temporal where the store suffices for an answer.
 	askTime = 2 * time.Second
 )
 
-func (s *Server) listRuns(r *request) (RunList, error) {
-	entries, err := s.runs.List(r.Context())
+// runTable serves the table of runs and the head of each run.
+type runTable struct {
+	reader *runReader
+	lister *history.Lister
+	fill   *filler
+	hub    *hub // owns the goroutines of fill
+	steer  Steerer
+}
+
+func (rt *runTable) listRuns(r *request) (RunList, error) {
+	entries, err := rt.lister.List(r.Context())
 	if err != nil {
 		return RunList{}, err
 	}
@@ -97,20 +105,20 @@ func (s *Server) listRuns(r *request) (RunList, error) {
 			whole = append(whole, &out.Runs[i])
 		}
 	}
-	out.Filling = s.fillRows(r.Context(), whole)
-	s.addOpen(r.Context(), &out)
+	out.Filling = rt.fillRows(r.Context(), whole)
+	rt.addOpen(r.Context(), &out)
 	return out, nil
 }
 
-// addOpen adds what the server knows of the runs that have not ended.
-func (s *Server) addOpen(ctx context.Context, list *RunList) {
-	if s.Steer == nil {
+// addOpen adds the states that Temporal reports for runs that have not ended.
+func (rt *runTable) addOpen(ctx context.Context, list *RunList) {
+	if rt.steer == nil {
 		list.Remark = "states are the store's alone: this dashboard has no Temporal server"
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	open, err := s.Steer.Open(ctx)
+	open, err := rt.steer.Open(ctx)
 	if err != nil {
 		list.Remark = "states are the store's alone: Temporal does not answer"
 		return
@@ -138,14 +146,14 @@ func (s *Server) addOpen(ctx context.Context, list *RunList) {
 	}
 }
 
-// readRow reads what a row shows. A run that cannot be read spoils its own row alone.
-func (s *Server) readRow(ctx context.Context, id string) rowFacts {
+// readRow reads the facts of a row. An unreadable run spoils only its own row.
+func (rt *runTable) readRow(ctx context.Context, id string) rowFacts {
 	var f rowFacts
-	h, err := history.Open(ctx, s.Store, id)
+	h, err := history.Open(ctx, rt.reader.store, id)
 	if err != nil {
 		return rowFacts{problem: err.Error()}
 	}
-	records, err := s.records(ctx, h)
+	records, err := rt.reader.records(ctx, h)
 	if err != nil {
 		f.problem = err.Error()
 	}
@@ -170,7 +178,7 @@ func (s *Server) readRow(ctx context.Context, id string) rowFacts {
 	return f
 }
 
-// thin leaves at most n of the values, each the mean of its neighbours.
+// thin returns at most n values, each the mean of its neighbours.
 func thin(values []float64, n int) []float64 {
 	if len(values) <= n {
 		return values
@@ -215,9 +223,8 @@ type RunView struct {
 	Name   string   `json:"name"`
 }
 
-// standing are the alerts whose rule is broken after a step. A watch that cannot be read
-// hides nothing else.
-func standing(ctx context.Context, h *history.Run, step int) []string {
+// brokenRules returns the alerts that stand after a step. An unreadable watch is ignored.
+func brokenRules(ctx context.Context, h *history.Run, step int) []string {
 	out := []string{}
 	if state, ok, err := history.RolloutsOf(h).Watch(ctx, step); err == nil && ok {
 		for _, a := range state.Standing {
@@ -227,9 +234,9 @@ func standing(ctx context.Context, h *history.Run, step int) []string {
 	return out
 }
 
-func (s *Server) showRun(r *request) (RunView, error) {
+func (rt *runTable) showRun(r *request) (RunView, error) {
 	ctx := r.Context()
-	h, err := s.run(r)
+	h, err := rt.reader.open(r)
 	if err != nil {
 		return RunView{}, err
 	}
@@ -238,14 +245,14 @@ func (s *Server) showRun(r *request) (RunView, error) {
 	var all []run.CatalogEntry
 	var sum run.Summary
 	var ended bool
-	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
+	g, inGroup := errgroup.WithContext(ctx) // one round trip to a far store
 	g.Go(func() (err error) { cfg, err = h.Config(inGroup); return err })
 	g.Go(func() (err error) { out.Evaluations, err = h.Evaluations(inGroup); return err })
 	g.Go(func() (err error) { sum, ended, err = h.Summary(inGroup); return err })
-	g.Go(func() (err error) { all, err = s.runs.List(inGroup); return err })
+	g.Go(func() (err error) { all, err = rt.lister.List(inGroup); return err })
 	g.Go(func() (err error) {
 		if out.CatalogEntry, err = h.Entry(inGroup); err == nil {
-			out.Alerts = standing(inGroup, h, out.Step)
+			out.Alerts = brokenRules(inGroup, h, out.Step)
 		}
 		return err
 	})
@@ -276,8 +283,8 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-func (s *Server) showStatus(r *request) (workflows.RunStatus, error) {
-	if s.Steer == nil {
+func (s *steering) showStatus(r *request) (workflows.RunStatus, error) {
+	if s.steer == nil {
 		return workflows.RunStatus{}, problem{http.StatusServiceUnavailable, "this dashboard reads alone: it was started without a Temporal server"}
 	}
 	if err := history.CheckRunID(r.PathValue("run")); err != nil {
@@ -285,7 +292,7 @@ func (s *Server) showStatus(r *request) (workflows.RunStatus, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	st, err := s.Steer.Status(ctx, r.PathValue("run"))
+	st, err := s.steer.Status(ctx, r.PathValue("run"))
 	if err != nil {
 		return st, problem{http.StatusServiceUnavailable, err.Error()}
 	}
@@ -296,9 +303,9 @@ func (s *Server) showStatus(r *request) (workflows.RunStatus, error) {
 type ConfigKey struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
-	// Default is the value that the key has when nobody states one.
+	// Default is the key's default.
 	Default string `json:"default"`
-	// Opened is the value with which the run began, where an amendment has changed it.
+	// Opened is the value at the start of the run, where an amendment has changed it.
 	Opened string `json:"opened,omitempty"`
 	// Amendable says that a running run may change it.
 	Amendable bool `json:"amendable,omitempty"`
@@ -311,9 +318,9 @@ type ConfigView struct {
 	Amendments []config.Amendment `json:"amendments"`
 }
 
-func (s *Server) showConfig(r *request) (ConfigView, error) {
+func (rp *runPages) showConfig(r *request) (ConfigView, error) {
 	out := ConfigView{Amendments: []config.Amendment{}}
-	h, err := s.run(r)
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return out, err
 	}

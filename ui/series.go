@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"net/http"
@@ -13,8 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"temper/internal/history"
 	"temper/internal/run"
 	"temper/internal/series"
 )
@@ -88,33 +89,22 @@ func (v SeriesView) encoded() []byte {
 
 const totalTokens = "perf/total_num_tokens"
 
-// records are those of all steps of a run. Those of a run that has ended are kept.
-func (s *Server) records(ctx context.Context, h *history.Run) ([]run.StepRecord, error) {
-	key := "records/" + h.ID()
-	if known, ok := s.cache.get(key); ok {
-		return known.([]run.StepRecord), nil //nolint:forcetypeassert // the key is of this type alone
-	}
-	_, ended, _ := h.Summary(ctx) // before its records: it may end while they are read
-	out, err := h.Records(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if ended {
-		size := 0
-		for i := range out {
-			size += 200 + 100*len(out[i].Metrics)
-		}
-		s.cache.put(key, out, size)
-	}
-	return out, nil
+// runPages serves the pages of one run, its exports and its notes.
+type runPages struct {
+	reader *runReader
+	// temporalUI and namespace make links to Temporal's own page.
+	temporalUI, namespace string
+	storeNotes            func(ctx context.Context, runID string, n run.Notes) error // nil: read only
+	now                   func() time.Time
+	log                   *slog.Logger
 }
 
 // defaultPoints is above what a picture on a screen can show.
 const defaultPoints = 2000
 
-func (s *Server) showSeries(r *request) (SeriesView, error) {
+func (rp *runPages) showSeries(r *request) (SeriesView, error) {
 	var out SeriesView
-	h, err := s.run(r)
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return out, err
 	}
@@ -130,7 +120,7 @@ func (s *Server) showSeries(r *request) (SeriesView, error) {
 	if err != nil {
 		return out, err
 	}
-	records, err := s.records(r.Context(), h)
+	records, err := rp.reader.records(r.Context(), h)
 	if err != nil {
 		return out, err
 	}
@@ -286,12 +276,12 @@ func attachment(w http.ResponseWriter, kind, name string) {
 	w.Header().Set("Cache-Control", "no-store")
 }
 
-func (s *Server) exportCSV(w http.ResponseWriter, r *request) error {
-	h, err := s.run(r)
+func (rp *runPages) exportCSV(w http.ResponseWriter, r *request) error {
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return err
 	}
-	records, err := s.records(r.Context(), h)
+	records, err := rp.reader.records(r.Context(), h)
 	if err != nil {
 		return err
 	}
@@ -329,12 +319,12 @@ func SeriesCSV(records []run.StepRecord) ([]byte, error) {
 	return buf.Bytes(), out.Error()
 }
 
-func (s *Server) exportEvents(w http.ResponseWriter, r *request) error {
-	h, err := s.run(r)
+func (rp *runPages) exportEvents(w http.ResponseWriter, r *request) error {
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return err
 	}
-	records, err := s.records(r.Context(), h)
+	records, err := rp.reader.records(r.Context(), h)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"temper/internal/blob"
@@ -21,53 +20,55 @@ import (
 	"temper/workflows"
 )
 
-// Steerer reaches the workflows of runs. A nil Steerer makes a dashboard that reads
-// alone.
+// Steerer reaches the workflows of runs. With a nil Steerer the dashboard only reads.
 type Steerer interface {
-	// Status is what a run says of itself.
+	// Status returns the status that a run reports.
 	Status(ctx context.Context, runID string) (workflows.RunStatus, error)
-	// Open are the runs that the server has open, by id.
+	// Open returns the runs that Temporal has open.
 	Open(ctx context.Context) ([]workflows.OpenRun, error)
 	// Send gives a run a command and returns its answer.
 	Send(ctx context.Context, runID, command string, arg workflows.Command) (string, error)
 }
 
-// Config is what a Server works with.
+// Config configures a Server.
 type Config struct {
 	Store blob.Store
 	Steer Steerer
 	Place Place
 	// PutNotes stores the tags and the note of a run; nil for a dashboard that only reads.
 	PutNotes func(ctx context.Context, runID string, n run.Notes) error
-	// Token is what commands need; empty forbids them.
+	// Token authorizes commands; an empty one forbids them.
 	Token string
-	// ReadNeedsToken closes reading as well.
+	// ReadNeedsToken asks for the token for reading too.
 	ReadNeedsToken bool
-	// Hosts are names, beside those of the loopback address, under which browsers may open
-	// the page.
+	// Hosts are the names, beside the loopback ones, under which browsers may open the page.
 	Hosts []string
 	// TemporalUI is the address of Temporal's own page, empty for none.
 	TemporalUI string
-	// Namespace is that of the runs in Temporal.
+	// Namespace is the namespace of the runs in Temporal.
 	Namespace string
 	Build     string
 	Log       *slog.Logger
 	Now       func() time.Time
 }
 
-// Server answers the requests of the dashboard. Close ends its watchers.
+// Server answers the requests of the dashboard. Its fields are the groups of handlers,
+// each with the state that its handlers share; routes is their map. Close ends its
+// watchers.
 type Server struct {
-	Config
 	handler http.Handler
 	hub     *hub
-	cache   *cache
-	packed  *cache // of filters over a whole run
-	runs    *history.Lister
-	fill    *filler
-	asking  chan struct{} // has a value while a query is answered
-	// searching has a value for each search under way.
-	searching chan struct{}
-	fails     failures
+
+	access  access
+	table   runTable
+	runs    runPages
+	steps   stepPages
+	evals   evalPages
+	finder  finder
+	steer   steering
+	service servicePages
+	events  eventStreams
+	sql     sqlQueries
 }
 
 // New makes a server.
@@ -75,22 +76,32 @@ func New(c Config) (*Server, error) {
 	if c.Store == nil || c.Log == nil || c.Now == nil {
 		return nil, errors.New("dashboard: store, log or clock is missing")
 	}
-	s := &Server{
-		Config: c, cache: newCache(cacheBytes), packed: newCache(tableBytes), runs: history.NewLister(c.Store), fill: newFiller(),
-		asking: make(chan struct{}, 1), searching: make(chan struct{}, mostSearches),
-	}
-	s.hub = newHub(c.Store, c.Log)
-	mux := http.NewServeMux()
-	for _, r := range routes() {
-		mux.Handle(r.Method+" "+r.Path, s.serveRoute(r))
-	}
 	page, err := newPage()
 	if err != nil {
 		return nil, err
 	}
+	reader := &runReader{store: c.Store, cache: newCache(cacheBytes)}
+	hub := newHub(c.Store, c.Log)
+	s := &Server{
+		hub:     hub,
+		access:  access{token: c.Token, readNeedsToken: c.ReadNeedsToken, hosts: c.Hosts, now: c.Now, log: c.Log},
+		table:   runTable{reader: reader, lister: history.NewLister(c.Store), fill: newFiller(), hub: hub, steer: c.Steer},
+		runs:    runPages{reader: reader, temporalUI: c.TemporalUI, namespace: c.Namespace, storeNotes: c.PutNotes, now: c.Now, log: c.Log},
+		steps:   stepPages{reader: reader},
+		evals:   evalPages{reader: reader},
+		finder:  finder{reader: reader, packed: newCache(tableBytes), searching: make(chan struct{}, maxSearches)},
+		steer:   steering{reader: reader, steer: c.Steer, log: c.Log},
+		service: servicePages{build: c.Build, store: c.Store, temporalUI: c.TemporalUI, steer: c.Steer, token: c.Token, place: c.Place},
+		events:  eventStreams{store: c.Store, hub: hub},
+		sql:     sqlQueries{store: c.Store, now: c.Now, answering: make(chan struct{}, 1)},
+	}
+	mux := http.NewServeMux()
+	for _, r := range routes(s) {
+		mux.Handle(r.Method+" "+r.Path, s.access.serveRoute(r))
+	}
 	mux.HandleFunc("GET /openapi.json", serveOpenAPI)
 	mux.Handle("GET /", page)
-	s.handler = s.guard(mux)
+	s.handler = s.access.guard(mux)
 	return s, nil
 }
 
@@ -99,60 +110,3 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 
 // Close ends all streams and waits for the watchers.
 func (s *Server) Close() { s.hub.close() }
-
-// cacheBytes bounds what the server keeps of steps that have ended.
-const cacheBytes = 128 << 20
-
-// cache keeps what never changes: the newest uses stay. Sizes are estimates.
-type cache struct {
-	mu    sync.Mutex
-	most  int
-	used  int
-	clock int
-	items map[string]*cached
-}
-
-type cached struct {
-	value any
-	size  int
-	last  int
-}
-
-func newCache(most int) *cache { return &cache{most: most, items: map[string]*cached{}} }
-
-func (c *cache) get(key string) (any, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	item, ok := c.items[key]
-	if !ok {
-		return nil, false
-	}
-	c.clock++
-	item.last = c.clock
-	return item.value, true
-}
-
-func (c *cache) put(key string, value any, size int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if old, ok := c.items[key]; ok {
-		c.used -= old.size
-	}
-	if size > c.most {
-		delete(c.items, key)
-		return
-	}
-	c.clock++
-	c.items[key] = &cached{value, size, c.clock}
-	c.used += size
-	for c.used > c.most {
-		oldest := ""
-		for k, item := range c.items {
-			if oldest == "" || item.last < c.items[oldest].last {
-				oldest = k
-			}
-		}
-		c.used -= c.items[oldest].size
-		delete(c.items, oldest)
-	}
-}

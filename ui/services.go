@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"temper/internal/blob"
 	"temper/internal/service"
 	"temper/internal/temporalclient"
 )
@@ -47,13 +48,21 @@ type ServicesView struct {
 // maxGauges bounds the numbers of one process.
 const maxGauges = 400
 
-func (s *Server) showServices(r *request) (ServicesView, error) {
+// servicePages describes the dashboard and the service around it.
+type servicePages struct {
+	build, temporalUI, token string
+	store                    blob.Store
+	steer                    Steerer
+	place                    Place
+}
+
+func (sp *servicePages) showServices(r *request) (ServicesView, error) {
 	out := ServicesView{Processes: []ProcessView{}}
-	if s.Place == nil {
+	if sp.place == nil {
 		out.Remark = "this dashboard was started with --read-only: it knows the store alone"
 		return out, nil
 	}
-	all, err := s.Place.Processes(r.Context())
+	all, err := sp.place.Processes(r.Context())
 	if errors.Is(err, fs.ErrNotExist) {
 		out.Remark = "no temper up runs in the home of this dashboard, so that it knows no processes"
 		return out, nil
@@ -131,15 +140,15 @@ type SchedulesView struct {
 	Remark string `json:"remark,omitempty"`
 }
 
-func (s *Server) showSchedules(r *request) (SchedulesView, error) {
+func (sp *servicePages) showSchedules(r *request) (SchedulesView, error) {
 	out := SchedulesView{Schedules: []ScheduleRow{}}
-	if s.Place == nil {
+	if sp.place == nil {
 		out.Remark = "this dashboard was started with --read-only: schedules are known to a Temporal server alone"
 		return out, nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	list, err := s.Place.Schedules(ctx)
+	list, err := sp.place.Schedules(ctx)
 	if err != nil {
 		out.Remark = "Temporal does not answer: " + err.Error()
 		return out, nil
@@ -159,8 +168,8 @@ type RunAlert struct {
 }
 
 // showAlerts are the runs whose watch has a broken rule after their newest step.
-func (s *Server) showAlerts(r *request) ([]RunAlert, error) {
-	entries, err := s.runs.List(r.Context())
+func (rt *runTable) showAlerts(r *request) ([]RunAlert, error) {
+	entries, err := rt.lister.List(r.Context())
 	if err != nil {
 		return nil, err
 	}

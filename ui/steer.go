@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -45,16 +46,23 @@ var commands = map[string]struct{ confirm bool }{
 // commandTime bounds the wait for a run's answer.
 const commandTime = 20 * time.Second
 
-func (s *Server) sendCommand(r *request, o Order) (Answer, error) {
+// steering sends commands to runs.
+type steering struct {
+	reader *runReader
+	steer  Steerer // nil: no Temporal server
+	log    *slog.Logger
+}
+
+func (s *steering) sendCommand(r *request, o Order) (Answer, error) {
 	name, id := r.PathValue("command"), r.PathValue("run")
 	about, ok := commands[name]
 	if !ok {
 		return Answer{}, missing("no command %s: want one of %s", brief(name), strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
 	}
-	if s.Steer == nil {
+	if s.steer == nil {
 		return Answer{}, problem{http.StatusServiceUnavailable, "this dashboard reads alone: it was started without a Temporal server"}
 	}
-	if _, err := s.run(r); err != nil {
+	if _, err := s.reader.open(r); err != nil {
 		return Answer{}, err
 	}
 	if strings.TrimSpace(o.Command.Reason) == "" {
@@ -69,8 +77,8 @@ func (s *Server) sendCommand(r *request, o Order) (Answer, error) {
 	o.Command.By = "ui/" + o.Command.By
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), commandTime)
 	defer cancel()
-	answer, err := s.Steer.Send(ctx, id, name, o.Command)
-	s.Log.Info("command sent", "run_id", id, "command", name, "by", o.Command.By, "err", err)
+	answer, err := s.steer.Send(ctx, id, name, o.Command)
+	s.log.Info("command sent", "run_id", id, "command", name, "by", o.Command.By, "err", err)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Answer{}, problem{http.StatusServiceUnavailable, "the run has not answered yet; the command may still take effect: look at its events"}
 	}
@@ -97,13 +105,13 @@ type Preview struct {
 	Problems []string `json:"problems"`
 }
 
-func (s *Server) previewCommand(r *request, o Order) (Preview, error) {
+func (s *steering) previewCommand(r *request, o Order) (Preview, error) {
 	out := Preview{Changes: []Change{}, Warnings: []string{}, Problems: []string{}}
 	name := r.PathValue("command")
 	if name != workflows.CommandAmend && name != workflows.CommandRestart && name != OrderFork {
 		return out, missing("command %s changes no key", brief(name))
 	}
-	h, err := s.run(r)
+	h, err := s.reader.open(r)
 	if err != nil {
 		return out, err
 	}

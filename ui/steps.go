@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +18,7 @@ import (
 	"temper/internal/run/record"
 )
 
-// notRecorded is what stands where a run does not say.
+// notRecorded stands for a value that the run does not record.
 const notRecorded = "not recorded"
 
 // GroupRow is a group in the strip of a step.
@@ -41,15 +40,18 @@ type StepView struct {
 	Record *run.StepRecord `json:"record,omitempty"`
 	Step   int             `json:"step"`
 	Groups []GroupRow      `json:"groups"`
-	// Texts says whether the trajectories are there, or what became of them.
+	// Texts says why the trajectories are missing; empty where they are stored.
 	Texts string `json:"texts,omitempty"`
-	// First and Last are the steps that the run has a record of.
+	// Last is the newest step that the run has a record of.
 	Last int `json:"last"`
 }
 
-func (s *Server) showStep(r *request) (StepView, error) {
+// stepPages serves the steps of a run, with their groups and trajectories.
+type stepPages struct{ reader *runReader }
+
+func (sp *stepPages) showStep(r *request) (StepView, error) {
 	ctx := r.Context()
-	h, step, err := s.stepOf(r)
+	h, step, err := sp.reader.openStep(r)
 	if err != nil {
 		return StepView{}, err
 	}
@@ -58,7 +60,7 @@ func (s *Server) showStep(r *request) (StepView, error) {
 	var batch run.StoredBatch
 	var ended, ok bool
 	var there []string
-	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
+	g, inGroup := errgroup.WithContext(ctx) // one round trip to a far store
 	g.Go(func() (err error) { rec, ended, err = history.RolloutsOf(h).Record(inGroup, step); return err })
 	g.Go(func() (err error) { batch, ok, err = history.RolloutsOf(h).Batch(inGroup, step); return err })
 	g.Go(func() (err error) { there, err = h.Problems(inGroup, step); return err })
@@ -89,39 +91,30 @@ func (s *Server) showStep(r *request) (StepView, error) {
 	return out, nil
 }
 
-func (s *Server) stepOf(r *request) (*history.Run, int, error) {
-	step, err := r.number("step")
-	if err != nil {
-		return nil, 0, err
-	}
-	h, err := s.run(r)
-	return h, step, err
-}
-
-// Columns are rows by column: 16,384 rows as objects would repeat every name as often.
+// Columns holds rows by column: 16,384 rows as objects would repeat each name 16,384 times.
 type Columns struct {
 	Rows int            `json:"rows"`
 	Data map[string]any `json:"data"`
 	// Source says where the rows come from: the index of the step, or its trajectories.
 	Source string `json:"source"`
-	// Remark says what is not recorded.
+	// Remark names what is not recorded.
 	Remark string `json:"remark,omitempty"`
 
-	text []byte // of an answer that is sent as it is
+	text []byte // the encoded answer
 }
 
-func (s *Server) showTrajectories(r *request) (Columns, error) {
+func (sp *stepPages) showTrajectories(r *request) (Columns, error) {
 	ctx := r.Context()
-	h, step, err := s.stepOf(r)
+	h, step, err := sp.reader.openStep(r)
 	if err != nil {
 		return Columns{}, err
 	}
 	key := fmt.Sprintf("rows/%s/%d", h.ID(), step)
-	if known, ok := s.cache.get(key); ok {
+	if known, ok := sp.reader.cache.get(key); ok {
 		r.immutable = true
 		return known.(Columns), nil //nolint:forcetypeassert // the key is of this type alone
 	}
-	_, ended, _ := history.RolloutsOf(h).Record(ctx, step) // before its rows: it may end while they are read
+	_, ended, _ := history.RolloutsOf(h).Record(ctx, step) // first: the step may end while its rows are read
 	stored, ok, err := history.RolloutsOf(h).Columns(ctx, step)
 	if err != nil {
 		return Columns{}, err
@@ -141,13 +134,13 @@ func (s *Server) showTrajectories(r *request) (Columns, error) {
 		return out, err
 	}
 	if ended {
-		s.cache.put(key, out, len(out.text)+1000)
+		sp.reader.cache.put(key, out, len(out.text)+1000)
 		r.immutable = true
 	}
 	return out, nil
 }
 
-// encode writes the answer once; the columns themselves are let go.
+// encode encodes the answer once and drops the columns.
 func (c *Columns) encode() error {
 	text, err := json.Marshal(c)
 	c.text, c.Data = text, nil
@@ -156,21 +149,20 @@ func (c *Columns) encode() error {
 
 func (c Columns) encoded() []byte { return c.text }
 
-// Where rows come from.
+// Sources of rows.
 const (
 	fromIndex   = "index"
 	fromRecords = "trajectories"
 )
 
-// recordedRows are what the trajectories of a step say where an older program has left
-// no index.
+// recordedRows derives the rows of a step that has no index yet from its trajectories.
 func recordedRows(ctx context.Context, h *history.Run, step int) (rows []record.Row, remark string, err error) {
 	problems, err := h.Problems(ctx, step)
 	if err != nil {
 		return nil, "", err
 	}
 	if len(problems) == 0 {
-		return nil, "", missing("the rows of step %d are not recorded: the program that made it left no index, and its trajectories are not in the store", step)
+		return nil, "", missing("the rows of step %d are not in the store: it has no index, and its trajectories are gone", step)
 	}
 	cfg, err := h.Config(ctx)
 	if err != nil {
@@ -188,14 +180,14 @@ func recordedRows(ctx context.Context, h *history.Run, step int) (rows []record.
 	if err := g.Wait(); err != nil {
 		return nil, "", err
 	}
-	return slices.Concat(perGroup...), "the program that made this step left no index: fates are those of the trainer's samples", nil
+	return slices.Concat(perGroup...), "this step has no index: fates are those of the trainer's samples", nil
 }
 
 // groupsAtOnce bounds the groups in memory.
 const groupsAtOnce = 4
 
-// oldRows are the rows of a group of a step without an index: what the trajectories
-// and the stored samples say.
+// oldRows derives the rows of a group without an index from its trajectories and its stored
+// samples.
 func oldRows(ctx context.Context, h *history.Run, cfg config.Run, step int, id string) ([]record.Row, error) {
 	ts, err := h.Group(ctx, step, id)
 	if err != nil {
@@ -241,12 +233,12 @@ func isUniform(ts []rl.Trajectory) bool {
 	return len(rewards) > 0 && !slices.ContainsFunc(rewards, func(r float64) bool { return r != rewards[0] })
 }
 
-// RolloutRow is a rollout of a group with the reason of its fate.
+// RolloutRow is a rollout of a group with the reason for its fate.
 type RolloutRow struct {
 	record.Row
 	// Why is one sentence.
 	Why string `json:"why"`
-	// End is the last part of the response, for a look without opening it.
+	// End is the last part of the response.
 	End string `json:"end"`
 }
 
@@ -257,20 +249,20 @@ type GroupView struct {
 	Fate    string       `json:"fate"`
 	Why     string       `json:"why"`
 	Rows    []RolloutRow `json:"rows"`
-	// Recorded says that the fates are the record of the step and not derived.
+	// Source says whether fates are recorded (index) or derived (trajectories).
 	Source string `json:"source"`
-	// Texts says what became of the trajectories, empty where they are there.
+	// Texts says why the trajectories are missing; empty where they are stored.
 	Texts string `json:"texts,omitempty"`
-	// Problems are the ids of the step's groups, for the way to the next.
+	// Problems holds the ids of the step's groups, for links to the next one.
 	Problems []string `json:"problems"`
 }
 
-// endOfText is how much of a response a group shows.
+// endOfText is the number of bytes of a response that a group shows.
 const endOfText = 400
 
-func (s *Server) showGroup(r *request) (GroupView, error) {
+func (sp *stepPages) showGroup(r *request) (GroupView, error) {
 	ctx := r.Context()
-	h, step, err := s.stepOf(r)
+	h, step, err := sp.reader.openStep(r)
 	if err != nil {
 		return GroupView{}, err
 	}
@@ -283,9 +275,12 @@ func (s *Server) showGroup(r *request) (GroupView, error) {
 	var group run.GroupRecord
 	var cfg config.Run
 	var ts []rl.Trajectory
-	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
-	g.Go(func() (err error) { out.Problem, err = s.problem(inGroup, h, step, id); return err })
-	g.Go(func() (err error) { rows, out.Source, group, err = s.groupRows(inGroup, h, step, id); return err })
+	g, inGroup := errgroup.WithContext(ctx) // one round trip to a far store
+	g.Go(func() (err error) { out.Problem, err = sp.reader.problem(inGroup, h, step, id); return err })
+	g.Go(func() (err error) {
+		rows, out.Source, group, err = sp.reader.groupRows(inGroup, h, step, id)
+		return err
+	})
 	g.Go(func() (err error) { cfg, err = h.Config(inGroup); return err })
 	g.Go(func() (err error) {
 		ts, err = h.Group(inGroup, step, id)
@@ -317,94 +312,7 @@ func (s *Server) showGroup(r *request) (GroupView, error) {
 	return out, nil
 }
 
-// groupRows are the rows of one group and what the batch says of it.
-func (s *Server) groupRows(ctx context.Context, h *history.Run, step int, id string) (rows []record.Row, source string, group run.GroupRecord, err error) {
-	var batch run.StoredBatch
-	var all []record.Row
-	var listed, ok bool
-	g, inGroup := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { batch, listed, err = history.RolloutsOf(h).Batch(inGroup, step); return err })
-	g.Go(func() (err error) { all, ok, err = s.index(inGroup, h, step); return err })
-	if err := g.Wait(); err != nil {
-		return nil, "", group, err
-	}
-	if listed {
-		i := slices.IndexFunc(batch.Groups, func(g run.GroupRecord) bool { return g.ProblemID == id })
-		if i < 0 {
-			return nil, "", group, missing("step %d of run %s has no problem %s", step, h.ID(), brief(id))
-		}
-		group = batch.Groups[i]
-	}
-	if ok {
-		from, _ := slices.BinarySearchFunc(all, id, func(r record.Row, id string) int { return cmp.Compare(r.Problem, id) })
-		to := from
-		for to < len(all) && all[to].Problem == id {
-			to++
-		}
-		return all[from:to], fromIndex, group, nil
-	}
-	cfg, err := h.Config(ctx)
-	if err != nil {
-		return nil, "", group, err
-	}
-	rows, err = oldRows(ctx, h, cfg.At(step), step, id)
-	return rows, fromRecords, group, err
-}
-
-// problem finds a problem of a step. One that the stage's data does not have keeps its
-// id alone.
-func (s *Server) problem(ctx context.Context, h *history.Run, step int, id string) (rl.Problem, error) {
-	stage := 0
-	for _, st := range h.Plan.Stages {
-		if step >= st.FirstStep && step < st.FirstStep+st.Steps {
-			stage = st.Index
-		}
-	}
-	if stage == 0 {
-		return rl.Problem{}, missing("run %s has no step %d", h.ID(), step)
-	}
-	return s.findProblem(ctx, h, problemsOf{stage: stage}, id)
-}
-
-// problemsOf says which problems: those that a stage trains on or, heldOut, is evaluated on, or those of a set
-// of eval.sets.
-type problemsOf struct {
-	stage   int
-	heldOut bool
-	set     string
-}
-
-// findProblem finds a problem in what is kept of its set.
-func (s *Server) findProblem(ctx context.Context, h *history.Run, of problemsOf, id string) (rl.Problem, error) {
-	key := fmt.Sprintf("problems/%s/%d/%v/%s", h.ID(), of.stage, of.heldOut, of.set)
-	known, ok := s.cache.get(key)
-	if !ok {
-		data, err := readProblems(ctx, history.RolloutsOf(h), of)
-		if err != nil && !errors.Is(err, blob.ErrNotExist) {
-			return rl.Problem{}, err
-		}
-		s.cache.put(key, data, len(data))
-		known = data
-	}
-	data, _ := known.([]byte)
-	if len(data) == 0 { // a set that is gone hides no trajectory
-		return rl.Problem{ID: id}, nil
-	}
-	p, ok, err := run.FindProblem(data, id)
-	if !ok {
-		p = rl.Problem{ID: id}
-	}
-	return p, err
-}
-
-func readProblems(ctx context.Context, o history.Rollouts, of problemsOf) ([]byte, error) {
-	if of.set != "" {
-		return o.EvalSetProblems(ctx, of.set)
-	}
-	return o.ProblemSet(ctx, of.stage, of.heldOut)
-}
-
-// tailOf is the end of a text, from a full rune on.
+// tailOf returns the last n bytes of a text, from the start of a rune.
 func tailOf(text string, n int) string {
 	if len(text) <= n {
 		return text

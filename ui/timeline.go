@@ -44,25 +44,25 @@ type TimelineView struct {
 	Missing []string `json:"missing"`
 }
 
-func (s *Server) showTimeline(r *request) (TimelineView, error) {
-	h, err := s.run(r)
+func (rp *runPages) showTimeline(r *request) (TimelineView, error) {
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return TimelineView{}, err
 	}
-	entries, err := history.Follow(s.Store, h.ID()).Poll(r.Context())
+	entries, err := history.Follow(rp.reader.store, h.ID()).Poll(r.Context())
 	if err != nil {
 		return TimelineView{}, err
 	}
 	out := timelineOf(entries)
 	for i := range out.Spans {
-		out.Spans[i].Link = s.workflowPage(h.Plan, out.Spans[i])
+		out.Spans[i].Link = rp.workflowPage(h.Plan, out.Spans[i])
 	}
 	return out, nil
 }
 
 // workflowPage is that of the workflow which decided on a span: of its stage, or of the run.
-func (s *Server) workflowPage(plan run.Plan, span Span) string {
-	if s.TemporalUI == "" {
+func (rp *runPages) workflowPage(plan run.Plan, span Span) string {
+	if rp.temporalUI == "" {
 		return ""
 	}
 	id := workflows.RunWorkflowID(plan.RunID)
@@ -73,7 +73,7 @@ func (s *Server) workflowPage(plan run.Plan, span Span) string {
 			}
 		}
 	}
-	return fmt.Sprintf("http://%s/namespaces/%s/workflows/%s", s.TemporalUI, url.PathEscape(s.Namespace), url.PathEscape(id))
+	return fmt.Sprintf("http://%s/namespaces/%s/workflows/%s", rp.temporalUI, url.PathEscape(rp.namespace), url.PathEscape(id))
 }
 
 func timelineOf(entries []history.Entry) TimelineView {
@@ -170,19 +170,19 @@ type CheckpointsView struct {
 	Policies    []int64         `json:"policies"`
 }
 
-func (s *Server) showCheckpoints(r *request) (CheckpointsView, error) {
+func (rp *runPages) showCheckpoints(r *request) (CheckpointsView, error) {
 	ctx := r.Context()
 	out := CheckpointsView{Checkpoints: []CheckpointRow{}}
-	h, err := s.run(r)
+	h, err := rp.reader.open(r)
 	if err != nil {
 		return out, err
 	}
-	out.Folder = s.Store.Locate(h.CheckpointFolder())
+	out.Folder = rp.reader.store.Locate(h.CheckpointFolder())
 	list, err := h.Checkpoints(ctx)
 	if err != nil {
 		return out, err
 	}
-	records, err := s.records(ctx, h)
+	records, err := rp.reader.records(ctx, h)
 	if err != nil {
 		return out, err
 	}

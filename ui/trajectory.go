@@ -13,24 +13,23 @@ import (
 	"temper/internal/config"
 	"temper/internal/history"
 	"temper/internal/rl"
-	"temper/internal/run"
 	"temper/internal/run/record"
 )
 
-// TurnView is one generation with what its calls gave.
+// TurnView is one generation with the results of its calls.
 type TurnView struct {
 	Start int `json:"start"`
 	End   int `json:"end"`
-	// Text is what the policy wrote, Result the tokens that follow it up to the next turn.
+	// Text is the policy's text, Result the text between it and the next turn.
 	Text   string        `json:"text"`
 	Result string        `json:"result,omitempty"`
 	Finish string        `json:"finish"`
 	Calls  []rl.ToolCall `json:"calls,omitempty"`
-	// MeanLogprob is over the tokens of the turn, nats.
+	// MeanLogprob is the mean over the tokens of the turn, in nats.
 	MeanLogprob *float64 `json:"mean_logprob,omitempty"`
 }
 
-// TrajectoryView is a trajectory for people.
+// TrajectoryView is a trajectory as a page shows it.
 type TrajectoryView struct {
 	record.Row
 	Step          int        `json:"step"`
@@ -42,21 +41,21 @@ type TrajectoryView struct {
 	Details       string     `json:"reward_details,omitempty"`
 	Err           string     `json:"err,omitempty"`
 	Why           string     `json:"why,omitempty"`
-	// Times is empty where the times of its turns and calls are recorded, in Spent.
+	// Times says why Spent is missing; empty where the run records times.
 	Times string     `json:"times"`
 	Spent *SpentView `json:"spent,omitempty"`
-	// Rollouts are those of the group, for the way to the next one.
+	// Rollouts holds the rollouts of the group, for links to the next one.
 	Rollouts []int `json:"rollouts"`
-	// Cut says how much of the texts was left out, empty for nothing.
+	// Cut says how many bytes of text are left out; empty for none.
 	Cut string `json:"cut,omitempty"`
 }
 
-// maxText bounds each text of an answer: a page shows no more, and the record has all.
+// maxText bounds each text of an answer, in bytes; the record has all of it.
 const maxText = 200 << 10
 
-func (s *Server) showTrajectory(r *request) (TrajectoryView, error) {
+func (sp *stepPages) showTrajectory(r *request) (TrajectoryView, error) {
 	ctx := r.Context()
-	h, step, err := s.stepOf(r)
+	h, step, err := sp.reader.openStep(r)
 	if err != nil {
 		return TrajectoryView{}, err
 	}
@@ -67,9 +66,9 @@ func (s *Server) showTrajectory(r *request) (TrajectoryView, error) {
 	var p rl.Problem
 	var rows []record.Row
 	var cfg config.Run
-	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
-	g.Go(func() (err error) { p, err = s.problem(inGroup, h, step, t.ProblemID); return err })
-	g.Go(func() (err error) { rows, _, _, err = s.groupRows(inGroup, h, step, t.ProblemID); return err })
+	g, inGroup := errgroup.WithContext(ctx) // one round trip to a far store
+	g.Go(func() (err error) { p, err = sp.reader.problem(inGroup, h, step, t.ProblemID); return err })
+	g.Go(func() (err error) { rows, _, _, err = sp.reader.groupRows(inGroup, h, step, t.ProblemID); return err })
 	g.Go(func() (err error) { cfg, err = h.Config(inGroup); return err })
 	if err := g.Wait(); err != nil {
 		return TrajectoryView{}, err
@@ -87,11 +86,11 @@ func (s *Server) showTrajectory(r *request) (TrajectoryView, error) {
 	for i := range ts {
 		out.Rollouts = append(out.Rollouts, ts[i].Rollout)
 	}
-	err = s.addTimes(ctx, h, t, &out)
+	err = sp.addTimes(ctx, h, t, &out)
 	return out, err
 }
 
-// groupMember is the trajectory that the path names, with its group.
+// groupMember returns the trajectory that the path names, and its group.
 func groupMember(ctx context.Context, r *request, h *history.Run, step int) (*rl.Trajectory, []rl.Trajectory, error) {
 	k, err := r.number("k")
 	if err != nil {
@@ -115,7 +114,7 @@ func groupMember(ctx context.Context, r *request, h *history.Run, step int) (*rl
 	return &ts[i], ts, nil
 }
 
-// isProblemID reports whether a text can be the id of a problem, and so a part of a key.
+// isProblemID reports whether id can be the id of a problem, and so a part of a key.
 func isProblemID(id string) bool {
 	if id == "" || len(id) > 200 || id == "." || id == ".." {
 		return false
@@ -123,7 +122,7 @@ func isProblemID(id string) bool {
 	return !slices.ContainsFunc([]byte(id), func(c byte) bool { return c <= ' ' || c > '~' || c == '/' || c == '\\' })
 }
 
-// view cuts a trajectory into its turns.
+// view splits a trajectory into its turns.
 func view(ctx context.Context, h *history.Run, t *rl.Trajectory, p rl.Problem) (TrajectoryView, error) {
 	out := TrajectoryView{
 		Row: record.RowOf(t), Step: t.Step, PolicyVersion: t.PolicyVersion, Seed: fmt.Sprint(t.Seed), Problem: p, Details: t.Details, Err: t.Err,
@@ -148,13 +147,13 @@ func view(ctx context.Context, h *history.Run, t *rl.Trajectory, p rl.Problem) (
 	return out, nil
 }
 
-// cutter joins the texts of tokens, none longer than maxText, and counts what it left out.
+// cutter joins the texts of tokens, up to maxText each, and counts the bytes that it omits.
 type cutter struct {
 	pieces []string
 	cut    int
 }
 
-// text is that of the tokens from, inclusive, to to.
+// text returns the text of the tokens [from, to).
 func (c *cutter) text(from, to int) string {
 	from, to = max(0, min(from, len(c.pieces))), max(0, min(to, len(c.pieces)))
 	var b []byte
@@ -168,7 +167,7 @@ func (c *cutter) text(from, to int) string {
 	return string(b)
 }
 
-// turn is a turn whose results end before the token next.
+// turn returns the view of a turn whose results end before token next.
 func (c *cutter) turn(t *rl.Trajectory, turn *rl.Turn, next int) TurnView {
 	v := TurnView{Start: turn.Start, End: turn.End, Finish: string(turn.Finish), Text: c.text(turn.Start, turn.End), Result: c.text(turn.End, next)}
 	for _, call := range turn.Calls {
@@ -191,18 +190,18 @@ func (c *cutter) turn(t *rl.Trajectory, turn *rl.Turn, next int) TurnView {
 	return v
 }
 
-// TokensView are the tokens of a trajectory. What is not recorded is absent.
+// TokensView holds the tokens of a trajectory. Missing names what is not recorded.
 type TokensView struct {
 	PromptTokens int      `json:"prompt_tokens"`
 	IDs          []int32  `json:"ids"`
 	Texts        []string `json:"texts"`
 	// Mask is 1 where the policy sampled the token.
 	Mask []int `json:"mask"`
-	// Logprobs are the engine's, nats; null where the token was not sampled.
+	// Logprobs holds the engine's log-probabilities in nats; null for tokens not sampled.
 	Logprobs []*Number `json:"logprobs"`
-	// TrainerLogprobs are those of the policy before the update, by the trainer, and Entropies
-	// those of the distributions that the tokens were drawn from, nats; null where the token
-	// was not sampled.
+	// TrainerLogprobs holds the trainer's log-probabilities under the policy before the update,
+	// Entropies the entropies of the sampling distributions, both in nats; null for tokens not
+	// sampled.
 	TrainerLogprobs []*Number `json:"trainer_logprobs,omitempty"`
 	Entropies       []*Number `json:"entropies,omitempty"`
 	// Missing names what this run does not record of each token.
@@ -212,8 +211,8 @@ type TokensView struct {
 // maxTokens bounds the tokens of an answer.
 const maxTokens = 200_000
 
-func (s *Server) showTokens(r *request) (TokensView, error) {
-	h, step, err := s.stepOf(r)
+func (sp *stepPages) showTokens(r *request) (TokensView, error) {
+	h, step, err := sp.reader.openStep(r)
 	if err != nil {
 		return TokensView{}, err
 	}
@@ -233,7 +232,7 @@ func (s *Server) showTokens(r *request) (TokensView, error) {
 	return out, nil
 }
 
-// addStats adds what the trainer has said of the tokens, where it fits the trajectory.
+// addStats adds the trainer's figures for the tokens, where they fit the trajectory.
 func (v *TokensView) addStats(stats record.TokenStats) {
 	sampled := 0
 	for _, m := range v.Mask {
@@ -255,7 +254,7 @@ func (v *TokensView) addStats(stats record.TokenStats) {
 	v.Missing = slices.DeleteFunc(v.Missing, func(m string) bool { return m == missingTrainer || m == missingEntropy })
 }
 
-// What a run need not record of its tokens.
+// Figures of tokens that a run need not record.
 const (
 	missingTrainer = "log-probability of the trainer"
 	missingEntropy = "entropy (tracker.token_stats records both of kept trajectories)"
@@ -281,107 +280,4 @@ func tokensOf(ctx context.Context, h *history.Run, t *rl.Trajectory) (TokensView
 		}
 	}
 	return out, nil
-}
-
-// EvalRow is an evaluation with the name by which its trajectories are found.
-type EvalRow struct {
-	Name string `json:"name"`
-	run.Evaluation
-}
-
-func (s *Server) showEvals(r *request) ([]EvalRow, error) {
-	h, err := s.run(r)
-	if err != nil {
-		return nil, err
-	}
-	evals, err := h.Evaluations(r.Context())
-	out := []EvalRow{}
-	for _, e := range evals {
-		out = append(out, EvalRow{Name: evalName(e), Evaluation: e})
-	}
-	return out, err
-}
-
-func evalName(e run.Evaluation) string {
-	if e.Set != "" {
-		return fmt.Sprintf("set-%s-%d", e.Set, e.PolicyVersion)
-	}
-	return fmt.Sprintf("%d-%s-%d", e.Stage, e.Label, e.PolicyVersion)
-}
-
-// evaluation finds an evaluation of the run by name: a key is made of what is stored,
-// never of the request.
-func (s *Server) evaluation(r *request) (*history.Run, run.Evaluation, []rl.Trajectory, error) {
-	h, err := s.run(r)
-	if err != nil {
-		return nil, run.Evaluation{}, nil, err
-	}
-	evals, err := h.Evaluations(r.Context())
-	if err != nil {
-		return nil, run.Evaluation{}, nil, err
-	}
-	name := r.PathValue("eval")
-	i := slices.IndexFunc(evals, func(e run.Evaluation) bool { return evalName(e) == name })
-	if i < 0 {
-		return nil, run.Evaluation{}, nil, missing("run %s has no evaluation %s", h.ID(), brief(name))
-	}
-	ts, err := history.RolloutsOf(h).EvaluationTrajectories(r.Context(), evals[i])
-	return h, evals[i], ts, err
-}
-
-func (s *Server) showEval(r *request) (Columns, error) {
-	h, e, ts, err := s.evaluation(r)
-	if err != nil {
-		return Columns{}, err
-	}
-	greedy := e.NumProblems
-	if e.Set != "" {
-		cfg, err := h.Config(r.Context())
-		if err != nil {
-			return Columns{}, err
-		}
-		if !slices.ContainsFunc(cfg.Eval.Sets, func(set config.EvalSet) bool { return set.Name == e.Set && set.Greedy }) {
-			greedy = 0
-		}
-	}
-	rows := make([]record.Row, len(ts))
-	for i := range ts {
-		rows[i] = record.RowOf(&ts[i])
-		rows[i].Rollout, rows[i].Fate = i, "sampled"
-		if i < greedy {
-			rows[i].Fate = "greedy"
-		}
-	}
-	out := columnsOf(rows)
-	out.Source = "evaluation"
-	return out, out.encode()
-}
-
-// showEvalTrajectory takes the place in the record as k: greedy and sampled rollouts of
-// a problem share their numbers.
-func (s *Server) showEvalTrajectory(r *request) (TrajectoryView, error) {
-	h, e, ts, err := s.evaluation(r)
-	if err != nil {
-		return TrajectoryView{}, err
-	}
-	k, err := r.number("k")
-	if err != nil {
-		return TrajectoryView{}, err
-	}
-	if k >= len(ts) || ts[k].ProblemID != r.PathValue("problem") {
-		return TrajectoryView{}, missing("the evaluation has no trajectory %d of problem %s", k, brief(r.PathValue("problem")))
-	}
-	ctx := r.Context()
-	p, err := s.findProblem(ctx, h, problemsOf{stage: e.Stage, heldOut: true, set: e.Set}, ts[k].ProblemID)
-	if err != nil {
-		return TrajectoryView{}, err
-	}
-	out, err := view(ctx, h, &ts[k], p)
-	out.Rollout = k
-	for i := range ts {
-		if ts[i].ProblemID == p.ID {
-			out.Rollouts = append(out.Rollouts, i)
-		}
-	}
-	return out, err
 }

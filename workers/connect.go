@@ -3,8 +3,9 @@ package workers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"path/filepath"
+	"os"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -65,37 +66,29 @@ type connection struct {
 	close  func()
 }
 
-// connect reaches Temporal and the store. Tasks that predecessors on this machine
-// held when they died are given back before it returns. v is told of both needs.
+// connect reaches Temporal and the store. v is told of both needs.
 func (p Place) connect(ctx context.Context, name string, v *Vitals) (*connection, error) {
 	store, err := OpenStore(ctx, &p.Process)
 	if err != nil {
 		return nil, err
 	}
-	held, err := temporalclient.Hold(filepath.Join(p.Home, "held", name))
+	host, err := os.Hostname()
 	if err != nil {
-		return nil, err
+		host = "unknown"
 	}
-	forget := func() { _ = held.Close() } // a successor clears away what is left
 	c, err := p.awaitServer(ctx, temporalclient.Config{
-		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("queue_of", name), Held: held,
-		Metrics: sdkMetrics{registry: v.Metrics},
+		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("queue_of", name),
+		Identity: fmt.Sprintf("%s %d@%s", name, os.Getpid(), host), Metrics: sdkMetrics{registry: v.Metrics},
 	})
 	if err != nil {
-		forget()
 		return nil, err
 	}
-	if given := held.GiveBack(ctx, c, p.Namespace); given.Workers > 0 {
-		p.Log.Info("gave back tasks of processes that died", "workers", given.Workers,
-			"activities", given.Activities, "unnoted", given.Unnoted, "workflow_tasks", given.WorkflowTasks)
-	}
-	v.Progress("polls of the "+name, held.Stuck)
 	v.Need(string(role.NeedTemporal), func(ctx context.Context) error {
 		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
 		return err
 	})
 	v.Need(string(role.NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
-	return &connection{client: c, store: store, close: func() { forget(); c.Close() }}, nil
+	return &connection{client: c, store: store, close: c.Close}, nil
 }
 
 // serverPause lies between two attempts to reach a server that is starting.

@@ -121,7 +121,7 @@ func identityOfHost(name, backend string) (hosts.Identity, error) {
 		return hosts.Identity{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	return hosts.Identity{
-		Name: name, Build: fmt.Sprintf("temper %s (%s)", buildinfo.Version(), hex.EncodeToString(sum.Sum(nil))[:12]),
+		Name: name, Build: fmt.Sprintf("temper %s (%s)", buildinfo.Build(), hex.EncodeToString(sum.Sum(nil))[:12]),
 		Backend: backend, Lanes: pass.NumAssistantLanes(backend),
 	}, nil
 }

@@ -19,7 +19,7 @@ func newMetrics(role string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "rl_role_info", Help: "Always 1; the labels say what runs.",
-		ConstLabels: prometheus.Labels{"role": role, "build": buildinfo.Version()},
+		ConstLabels: prometheus.Labels{"role": role, "build": buildinfo.Build()},
 	})
 	info.Set(1)
 	registry.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -15,10 +15,10 @@ const (
 	// numPollers hides the trip of one poll behind another: with the SDK's two,
 	// a hop through matching was measured at 19-25 ms, with eight at 7-10 ms.
 	numPollers = 8
-	// heartbeatEvery bounds the SDK's throttling of heartbeats, and with it how
-	// late an activity learns that its run was cancelled. The default would be
-	// 80 % of the heartbeat time-out, 24 s.
-	heartbeatEvery = 3 * time.Second
+	// heartbeatEvery bounds the SDK's throttling of heartbeats, and with it how late an
+	// activity learns that its run was cancelled. The SDK also cancels an activity whose
+	// heartbeat finds no server for so long; its work is then done again.
+	heartbeatEvery = 5 * time.Second
 	// stickyTimeout is how long a workflow task waits for the worker that holds
 	// the workflow in its cache before any worker may take it.
 	stickyTimeout = 3 * time.Second
@@ -45,7 +45,7 @@ func baseOptions() worker.Options {
 		// The server writes down who did what. It routes by this only where versioning
 		// is used, which would tie a run to a build that is gone after a deploy.
 		DeploymentOptions: worker.DeploymentOptions{
-			Version: worker.WorkerDeploymentVersion{DeploymentName: deployment, BuildID: buildinfo.Version()},
+			Version: worker.WorkerDeploymentVersion{DeploymentName: deployment, BuildID: buildinfo.Build()},
 		},
 	}
 }

@@ -70,7 +70,7 @@ func TestSlots(t *testing.T) {
 // would wait for the build that it began on.
 func TestWorkersNameTheirBuild(t *testing.T) {
 	for name, q := range queues() {
-		if d := q.options.DeploymentOptions; d.Version.BuildID != buildinfo.Version() || d.Version.DeploymentName == "" || d.UseVersioning || q.options.UseBuildIDForVersioning { //nolint:staticcheck // must stay off
+		if d := q.options.DeploymentOptions; d.Version.BuildID != buildinfo.Build() || d.Version.DeploymentName == "" || d.UseVersioning || q.options.UseBuildIDForVersioning { //nolint:staticcheck // must stay off
 			t.Errorf("%s: %+v, want the build and no versioning", name, d)
 		}
 	}

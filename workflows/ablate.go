@@ -39,7 +39,7 @@ func AblateWorkflowID(id string) string { return ablatePrefix + id }
 func Ablate(ctx workflow.Context, in ablation.Input) (ablation.Outcome, error) {
 	a := &ablating{in: in}
 	out, err := a.execute(ctx)
-	settle(ctx)
+	awaitHandlers(ctx)
 	var again *workflow.ContinueAsNewError
 	switch {
 	case err == nil:
@@ -90,13 +90,13 @@ func (a *ablating) execute(ctx workflow.Context) (ablation.Outcome, error) {
 		return ablation.Outcome{}, err
 	}
 	if _, left := a.next(); left && !a.stopping {
-		settle(ctx)
+		awaitHandlers(ctx)
 		return ablation.Outcome{}, a.again(ctx)
 	}
 	a.over = true
 	var control *activities.Control
 	var out ablation.Outcome
-	err := bookkeep(ctx, "store the figures", control.CollectAblation, activities.CollectAblationInput{ID: a.Plan.ID}, &out)
+	err := doControl(ctx, "store the figures", control.CollectAblation, activities.CollectAblationInput{ID: a.Plan.ID}, &out)
 	out.Stopped = a.stopping
 	a.show(ctx)
 	return out, err
@@ -110,7 +110,7 @@ func (a *ablating) plan(ctx workflow.Context) error {
 	}
 	var control *activities.Control
 	var plan ablation.Plan
-	if err := bookkeep(ctx, "plan: arms and seeds", control.PlanAblation, a.in, &plan); err != nil {
+	if err := doControl(ctx, "plan: arms and seeds", control.PlanAblation, a.in, &plan); err != nil {
 		return err
 	}
 	a.Plan, a.runs = plan, plan.Runs()
@@ -158,11 +158,11 @@ func (a *ablating) work(ctx workflow.Context) error {
 
 // end notes how a run ended.
 func (a *ablating) end(ctx workflow.Context, i int, state, reason string) error {
-	a.States[i], a.Reasons[i] = state, brief(reason)
+	a.States[i], a.Reasons[i] = state, shorten(reason)
 	a.show(ctx)
 	var control *activities.Control
 	r := a.runs[i]
-	return bookkeep(ctx, fmt.Sprintf("run %s: %s", r.RunID, state), control.RecordAblationRun,
+	return doControl(ctx, fmt.Sprintf("run %s: %s", r.RunID, state), control.RecordAblationRun,
 		ablation.Ended{ID: a.Plan.ID, RunID: r.RunID, State: state, Reason: reason, At: workflow.Now(ctx)}, nil)
 }
 
@@ -200,7 +200,7 @@ func (a *ablating) makeRun(ctx workflow.Context, r ablation.Planned) (state, rea
 func (a *ablating) try(ctx workflow.Context, r ablation.Planned, out *RunResult) (found bool, err error) {
 	var control *activities.Control
 	var have ablation.Stored
-	if err := bookkeep(ctx, "look for run "+r.RunID, control.FindAblationRun, activities.FindAblationRunInput{ID: a.Plan.ID, RunID: r.RunID}, &have); err != nil {
+	if err := doControl(ctx, "look for run "+r.RunID, control.FindAblationRun, activities.FindAblationRunInput{ID: a.Plan.ID, RunID: r.RunID}, &have); err != nil {
 		return false, err
 	}
 	if have == ablation.StoredDone {
@@ -224,9 +224,9 @@ func (a *ablating) try(ctx workflow.Context, r ablation.Planned, out *RunResult)
 // show shows in the web UI how the runs are.
 func (a *ablating) show(ctx workflow.Context) {
 	s := a.status()
-	rows := []string{fmt.Sprintf("**%s**%s, %s", s.State, cell(who(a.Reason, a.By)), s.counts()), "", "| run | state | |", "|---|---|---|"}
+	rows := []string{fmt.Sprintf("**%s**%s, %s", s.State, escapeCell(byWhom(a.Reason, a.By)), s.counts()), "", "| run | state | |", "|---|---|---|"}
 	for _, r := range s.Runs {
-		rows = append(rows, fmt.Sprintf("| [`%s`](%s) | %s | %s |", r.RunID, page(workflow.GetInfo(ctx).Namespace, RunWorkflowID(r.RunID)), r.State, cell(r.Reason)))
+		rows = append(rows, fmt.Sprintf("| [`%s`](%s) | %s | %s |", r.RunID, pageURL(workflow.GetInfo(ctx).Namespace, RunWorkflowID(r.RunID)), r.State, escapeCell(r.Reason)))
 	}
 	workflow.SetCurrentDetails(ctx, strings.Join(rows, "\n"))
 }

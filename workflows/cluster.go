@@ -94,7 +94,7 @@ func Cluster(ctx workflow.Context, in ClusterInput) error {
 		}
 	}
 	c.drainSignals(ctx)
-	settle(ctx)
+	awaitHandlers(ctx)
 	c.drainSignals(ctx)
 	next := c.ClusterInput
 	next.Floor.Nodes, next.Floor.Stale = nil, true // seen anew
@@ -111,14 +111,14 @@ type cluster struct {
 	looks   int
 	loads   []placement.Load
 	trouble string
-	inboxes []inbox
+	inboxes []signalHandler
 	pending map[string]workflow.ReceiveChannel
 }
 
 func (c *cluster) listen(ctx workflow.Context) error {
-	c.inboxes = []inbox{
+	c.inboxes = []signalHandler{
 		{activities.MessageAsk, c.takeRequest}, {activities.MessageRelease, c.takeRelease},
-		{activities.MessageNews, func(workflow.Context, letter) error { c.looked = time.Time{}; return nil }},
+		{activities.MessageNews, func(workflow.Context, signalContent) error { c.looked = time.Time{}; return nil }},
 	}
 	c.pending = map[string]workflow.ReceiveChannel{}
 	selector := workflow.NewSelector(ctx)
@@ -159,7 +159,7 @@ func (c nodeDesk) refuseNode(n NodeCommand) error {
 		return errors.New(`want {"node": "name or id of a node", "reason": "..."}`)
 	}
 	if _, ok := c.node(n.Node); len(c.Floor.Nodes) > 0 && !ok {
-		return fmt.Errorf("no node %s: the cluster has %s", brief(n.Node), brief(strings.Join(c.nodeNames(), ", ")))
+		return fmt.Errorf("no node %s: the cluster has %s", shorten(n.Node), shorten(strings.Join(c.nodeNames(), ", ")))
 	}
 	return nil
 }
@@ -201,8 +201,8 @@ func (c nodeDesk) undrain(_ workflow.Context, n NodeCommand) string {
 	return fmt.Sprintf("node %s takes runs again", node.Name)
 }
 
-func (c *cluster) receive(ctx workflow.Context, box inbox) bool {
-	content, ok := receiveLetter(c.pending[box.name])
+func (c *cluster) receive(ctx workflow.Context, box signalHandler) bool {
+	content, ok := receiveSignal(c.pending[box.name])
 	if !ok {
 		return false
 	}
@@ -220,19 +220,19 @@ func (c *cluster) drainSignals(ctx workflow.Context) {
 	}
 }
 
-func (c *cluster) takeRequest(ctx workflow.Context, content letter) error {
+func (c *cluster) takeRequest(ctx workflow.Context, content signalContent) error {
 	var r placement.Request
 	if err := content.decode(&r); err != nil {
 		return err
 	}
 	if r.Run == "" || r.Holder == "" || RunIDFromWorkflowID(r.Run) != r.Run || len(r.Need.Check()) > 0 || r.Priority < 0 || r.Priority > setup.MaxPriority {
-		return fmt.Errorf("run %q asks for what no run may ask for", brief(r.Run))
+		return fmt.Errorf("run %q asks for what no run may ask for", shorten(r.Run))
 	}
 	c.Floor.Ask(workflow.Now(ctx), r)
 	return nil
 }
 
-func (c *cluster) takeRelease(ctx workflow.Context, content letter) error {
+func (c *cluster) takeRelease(ctx workflow.Context, content signalContent) error {
 	var r activities.ReleasePlacementInput
 	if err := content.decode(&r); err != nil {
 		return err
@@ -302,7 +302,7 @@ func (c *cluster) look(ctx workflow.Context) {
 		}
 	}
 	var out placement.Observed
-	if err := workflow.ExecuteLocalActivity(promptly(ctx, "look at the cluster"), placing.ObserveCluster, in).Get(ctx, &out); err != nil {
+	if err := workflow.ExecuteLocalActivity(withinTask(ctx, "look at the cluster"), placing.ObserveCluster, in).Get(ctx, &out); err != nil {
 		c.trouble = "the cluster cannot be seen: " + failureText(err)
 		return
 	}
@@ -381,7 +381,7 @@ func (c *cluster) act(ctx workflow.Context, d placement.Decision) {
 // again later, but for what the activity itself refuses.
 func (c *cluster) do(ctx workflow.Context, summary string, activity, in, out any) error {
 	c.looks = 0
-	return workflow.ExecuteLocalActivity(promptly(ctx, summary), activity, in).Get(ctx, out)
+	return workflow.ExecuteLocalActivity(withinTask(ctx, summary), activity, in).Get(ctx, out)
 }
 
 // tell sends a decision to its run. A run that is not there any more has ended.
@@ -454,7 +454,7 @@ func (c scaler) scalingState(job string) *placement.State {
 func (c scaler) scaleTo(ctx workflow.Context, to placement.Scaling) {
 	var placing *activities.Placement
 	var out placement.Outcome
-	if err := c.do(ctx, brief("scale "+to.String()), placing.ScaleGroup, to, &out); err != nil {
+	if err := c.do(ctx, shorten("scale "+to.String()), placing.ScaleGroup, to, &out); err != nil {
 		out.Refused = failureText(err)
 	}
 	c.Done = append(c.Done, ScaledGroup{Scaling: to, At: workflow.Now(ctx), Refused: out.Refused})
@@ -479,11 +479,11 @@ func (c *cluster) details(namespace string, now time.Time) string {
 	}
 	parts := []string{fmt.Sprintf("%d of %d nodes take runs", ready, len(c.Floor.Nodes))}
 	if c.trouble != "" {
-		parts = append(parts, "**Trouble**: "+cell(c.trouble))
+		parts = append(parts, "**Trouble**: "+escapeCell(c.trouble))
 	}
 	for _, d := range c.Floor.Drains {
 		if !d.Over {
-			parts = append(parts, fmt.Sprintf("Node `%s` is being emptied%s, since %s", d.Node, cell(who(d.Reason, d.By)), d.Since.UTC().Format(time.RFC3339)))
+			parts = append(parts, fmt.Sprintf("Node `%s` is being emptied%s, since %s", d.Node, escapeCell(byWhom(d.Reason, d.By)), d.Since.UTC().Format(time.RFC3339)))
 		}
 	}
 	queue := c.Floor.Queue(now)
@@ -493,12 +493,12 @@ func (c *cluster) details(namespace string, now time.Time) string {
 		if i := slices.IndexFunc(queue, func(q placement.Tenant) bool { return q.Run == t.Run }); i >= 0 {
 			place = fmt.Sprint(i + 1)
 		}
-		rows = append(rows, fmt.Sprintf("| [%s](%s) | %s | %d | %s | %s | %s |", t.Run, page(namespace, t.Holder), t.Phase, t.Priority, place,
-			t.Since.UTC().Format(time.RFC3339), cell(t.Why)))
+		rows = append(rows, fmt.Sprintf("| [%s](%s) | %s | %d | %s | %s | %s |", t.Run, pageURL(namespace, t.Holder), t.Phase, t.Priority, place,
+			t.Since.UTC().Format(time.RFC3339), escapeCell(t.Why)))
 	}
 	parts = append(parts, strings.Join(rows, "\n"))
 	for _, s := range slices.Backward(c.Done) {
-		parts = append(parts, cell(strings.TrimSuffix(s.At.UTC().Format(time.RFC3339)+" "+s.Scaling.String()+"; "+s.Refused, "; ")))
+		parts = append(parts, escapeCell(strings.TrimSuffix(s.At.UTC().Format(time.RFC3339)+" "+s.Scaling.String()+"; "+s.Refused, "; ")))
 	}
 	return strings.Join(parts, "\n\n")
 }

@@ -95,7 +95,7 @@ func (c Command) check() error {
 		}
 	}
 	if c.RunID != "" && RunIDFromWorkflowID(c.RunID) != c.RunID {
-		wrong = append(wrong, fmt.Sprintf("run_id %q: want letters, digits, '.', '_' and '-', at most %d, none of the signs first", brief(c.RunID), maxRunID))
+		wrong = append(wrong, fmt.Sprintf("run_id %q: want letters, digits, '.', '_' and '-', at most %d, none of the signs first", shorten(c.RunID), maxRunID))
 	}
 	if len(wrong) > 0 {
 		return errors.New(strings.Join(wrong, "; "))
@@ -146,8 +146,8 @@ func describe(name string) string {
 	return grammars()[name].about + ` Argument: one JSON object; "reason" and "by" are optional.`
 }
 
-// misuse says what the command does not take; nil when it takes everything.
-func misuse(name string, c Command) error {
+// checkKeys says what the command does not take; nil when it takes everything.
+func checkKeys(name string, c Command) error {
 	if c.wrong != nil {
 		return fmt.Errorf("%s: %w", name, c.wrong)
 	}
@@ -161,8 +161,8 @@ func misuse(name string, c Command) error {
 	return nil
 }
 
-// who says who gave a command and why, for the event log.
-func who(reason, by string) string {
+// byWhom says who gave a command and why, for the event log.
+func byWhom(reason, by string) string {
 	text := because(reason)
 	if by != "" {
 		text += " (by " + by + ")"
@@ -170,5 +170,5 @@ func who(reason, by string) string {
 	return text
 }
 
-// stamp is the present in words.
-func stamp(ctx workflow.Context) string { return workflow.Now(ctx).UTC().Format(time.RFC3339) }
+// nowText is the present in words.
+func nowText(ctx workflow.Context) string { return workflow.Now(ctx).UTC().Format(time.RFC3339) }

@@ -21,7 +21,7 @@ func (s RunStatus) details(namespace string) string {
 	}
 	parts := []string{head + s.pauseText()}
 	if s.Child != "" {
-		parts = append(parts, fmt.Sprintf("The steps are on the page of [`%s`](%s).", s.Child, page(namespace, s.Child)))
+		parts = append(parts, fmt.Sprintf("The steps are on the page of [`%s`](%s).", s.Child, pageURL(namespace, s.Child)))
 	}
 	parts = append(parts, s.facts()...)
 	if len(s.Stages) > 0 {
@@ -30,14 +30,14 @@ func (s RunStatus) details(namespace string) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// page is the page of a workflow in the web UI, as seen from another.
-func page(namespace, workflowID string) string {
+// pageURL is the page of a workflow in the web UI, as seen from another.
+func pageURL(namespace, workflowID string) string {
 	return fmt.Sprintf("namespaces/%s/workflows/%s", url.PathEscape(namespace), url.PathEscape(workflowID))
 }
 
 // pauseText says why, by whom and since when the run is paused or stopping.
 func (s RunStatus) pauseText() string {
-	text := cell(who(s.Reason, s.By))
+	text := escapeCell(byWhom(s.Reason, s.By))
 	if s.Since != nil {
 		text += ", since " + s.Since.UTC().Format(time.RFC3339)
 	}
@@ -55,16 +55,16 @@ func (s RunStatus) facts() []string {
 		out = append(out, fmt.Sprintf("Priority %d", s.Priority))
 	}
 	if s.Room != "" {
-		out = append(out, "On the cluster it "+cell(s.Room))
+		out = append(out, "On the cluster it "+escapeCell(s.Room))
 	}
 	if s.Checkpoint != nil && (s.Child == "" || s.State == StatePaused) { // else only the stage knows
 		out = append(out, fmt.Sprintf("A checkpoint is saved after step %d", *s.Checkpoint))
 	}
 	for _, a := range s.Alerts {
-		out = append(out, "**Trouble**: "+cell(a))
+		out = append(out, "**Trouble**: "+escapeCell(a))
 	}
 	for _, a := range s.Amendments {
-		out = append(out, "Amended "+cell(a))
+		out = append(out, "Amended "+escapeCell(a))
 	}
 	if s.Restarted != "" {
 		out = append(out, fmt.Sprintf("Run `%s` goes on instead", s.Restarted))
@@ -78,15 +78,15 @@ func stageTable(stages []StageStatus) string {
 		"|---|---|---|---|---|---|---|",
 	}
 	for _, g := range stages {
-		rows = append(rows, fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s |", cell(g.Name), g.Steps,
-			g.Before.accuracy(), g.After.accuracy(), g.Before.toolErrors(), g.After.toolErrors(), cell(g.Note)))
+		rows = append(rows, fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s |", escapeCell(g.Name), g.Steps,
+			g.Before.accuracy(), g.After.accuracy(), g.Before.toolErrors(), g.After.toolErrors(), escapeCell(g.Note)))
 	}
 	return strings.Join(rows, "\n")
 }
 
-// cell keeps text within its cell: a stage's name is the user's, a note quotes
+// escapeCell keeps text within its cell: a stage's name is the user's, a note quotes
 // the reason that somebody gave.
-func cell(s string) string {
+func escapeCell(s string) string {
 	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s)
 }
 
@@ -114,7 +114,7 @@ func stageDetails(s RunStatus, recent []StepNumbers) string {
 		rows = append(rows, fmt.Sprintf("A checkpoint is saved after step %d", *s.Checkpoint), "")
 	}
 	for _, a := range s.Alerts {
-		rows = append(rows, "**Trouble**: "+cell(a), "")
+		rows = append(rows, "**Trouble**: "+escapeCell(a), "")
 	}
 	rows = append(rows,
 		"| step | reward | tool errors | tokens | tokens/s | loss | time |",

@@ -43,7 +43,7 @@ func EvaluateRun(ctx workflow.Context, in EvaluateRunInput) (EvaluateRunResult, 
 func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResult) error {
 	var control *activities.Control
 	var plan run.Plan
-	err := bookkeep(ctx, "open run "+in.RunID, control.OpenRun, run.Input{RunID: in.RunID}, &plan)
+	err := doControl(ctx, "open run "+in.RunID, control.OpenRun, run.Input{RunID: in.RunID}, &plan)
 	if err != nil {
 		return err
 	}

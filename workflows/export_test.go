@@ -18,9 +18,9 @@ const (
 
 // Refusals are why a run that has just been opened refuses a command, by each name.
 func Refusals(c Command) []string {
-	g := gate{scope: "run"}
-	r := &runFlow{course: newCourse()}
-	g.carry = steering{r}.handlers()
+	r := newRun(run.Input{})
+	g := r.gate
+	g.carry = (&steering{at: r.at, gate: g, state: r.state, link: r.link, end: r.end}).handlers()
 	var out []string
 	for _, name := range commands() {
 		if err := g.refuseNew(name, c); err != nil {
@@ -32,17 +32,17 @@ func Refusals(c Command) []string {
 
 // TakeReceipt has a run of the plan take the answer of a stage.
 func TakeReceipt(plan run.Plan, data []byte) {
-	r := &runFlow{course: newCourse()}
-	r.plan = plan
-	r.applyPlan()
-	r.link = stageLink{receipts: map[int]receipt{}, orders: 1, adopt: r.adoptAnswer}
-	_ = r.link.takeReceipt(nil, letter{&common.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: data}}) // refused is well
-	_ = r.status().details("")
+	r := newRun(run.Input{})
+	r.at.plan = plan
+	r.at.applyPlan()
+	r.link.orders = 1
+	_ = r.link.takeReceipt(nil, signalContent{&common.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: data}}) // refused is well
+	_ = r.state.status().details("")
 }
 
 // StageAlone is RLStage without the check that a run has started it.
 var StageAlone = runStage
 
-// OfFiring is for tests: the test environment knows no cron schedule of the workflow
+// RunIDOfStart is for tests: the test environment knows no cron schedule of the workflow
 // that it runs.
-var OfFiring = ofFiring
+var RunIDOfStart = runIDOfStart

@@ -24,7 +24,7 @@ type Freeze struct {
 
 // String says what is paused, by whom and why.
 func (f *Freeze) String() string {
-	return fmt.Sprintf("workflow %s is paused on the server%s", f.Workflow, who(f.Reason, f.By))
+	return fmt.Sprintf("workflow %s is paused on the server%s", f.Workflow, byWhom(f.Reason, f.By))
 }
 
 // Same reports whether two gates are held by the same pause; nil is none.
@@ -35,8 +35,8 @@ func (f *Freeze) Same(other *Freeze) bool {
 	return f.Workflow == other.Workflow && f.Below == other.Below && f.Since.Equal(other.Since)
 }
 
-// freezeNews is the signal to a gate: what holds it from now on.
-type freezeNews struct {
+// freezeSignal is the signal to a gate: what holds it from now on.
+type freezeSignal struct {
 	Freeze *Freeze `json:"freeze,omitempty"`
 }
 
@@ -60,7 +60,7 @@ func (g *gateState) why() string {
 	if g.Yield != nil && !g.Paused {
 		return ": " + g.Yield.Reason
 	}
-	return who(g.Reason, g.By)
+	return byWhom(g.Reason, g.By)
 }
 
 // reasons are those of the status: of the command, or else of the server's pause.
@@ -86,10 +86,10 @@ func (g *gate) unreachable() error {
 	return fmt.Errorf("%s: let it go on first, by Unpause on its page in the web UI or by temper run resume", g.Frozen)
 }
 
-// takeNews takes one signal of the watcher. It returns whether that began or ended a
+// takeFreezeSignal takes one signal of the watcher. It returns whether that began or ended a
 // freeze.
-func (g *gate) takeNews(content letter) (turned bool, err error) {
-	var news freezeNews
+func (g *gate) takeFreezeSignal(content signalContent) (turned bool, err error) {
+	var news freezeSignal
 	if err := content.decode(&news); err != nil {
 		return false, err
 	}
@@ -104,35 +104,30 @@ func (g *gate) takeNews(content letter) (turned bool, err error) {
 }
 
 // takeFreeze holds the stage while the server has paused its run, or lets it go on.
-func (s *stage) takeFreeze(ctx workflow.Context, content letter) error {
-	_, err := s.gate.takeNews(content)
+func (s *stage) takeFreeze(ctx workflow.Context, content signalContent) error {
+	_, err := s.gate.takeFreezeSignal(content)
 	if err == nil {
 		s.show(ctx)
 	}
 	return err
 }
 
-// freezing is what a run does about the server's pauses.
-type freezing struct{ *runFlow }
-
-// take shows that the server has paused the stage, and that it goes on. The run
+// takeFreeze shows that the server has paused the stage, and that it goes on. The run
 // waits for its stage in any case.
-func (r freezing) take(ctx workflow.Context, content letter) error {
-	turned, err := r.gate.takeNews(content)
+func (r *runFlow) takeFreeze(ctx workflow.Context, content signalContent) error {
+	turned, err := r.gate.takeFreezeSignal(content)
 	if err != nil || !turned {
 		return err
 	}
-	r.show(ctx)
-	if err := r.publishState(ctx); err != nil {
-		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
-	}
+	r.state.show(ctx)
+	r.state.tryPublish(ctx)
 	if r.link.child == nil {
 		return nil // the gate says it at the next safe point
 	}
 	frozen, why := r.gate.Frozen != nil, r.gate.why()
 	workflow.Go(ctx, func(ctx workflow.Context) { // a store that is away holds up no other signal
-		if err := logPause(ctx, r.ref, frozen, why, fmt.Sprintf("while %s", r.doing)); err != nil {
-			workflow.GetLogger(ctx).Warn("freeze not recorded", "run_id", r.ref.RunID, "err", err)
+		if err := logPause(ctx, r.at.ref, frozen, why, fmt.Sprintf("while %s", r.state.doing)); err != nil {
+			workflow.GetLogger(ctx).Warn("freeze not recorded", "run_id", r.at.ref.RunID, "err", err)
 		}
 	})
 	return nil

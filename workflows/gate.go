@@ -70,7 +70,7 @@ type gate struct {
 	// carry carries out the commands that are not the gate's own; see commands.
 	carry map[string]handler
 	// others are the signals besides the commands, and what to do with one.
-	others []inbox
+	others []signalHandler
 	// ref is the run, once that is open; ignored counts the signals without effect.
 	ref     func() run.Ref
 	ignored int
@@ -85,10 +85,10 @@ type handler struct {
 	apply  func(workflow.Context, Command) (string, error)
 }
 
-// inbox is a signal that no person sends. take acts on one, or says why it is ignored.
-type inbox struct {
+// signalHandler is a signal that no person sends. take acts on one, or says why it is ignored.
+type signalHandler struct {
 	name string
-	take func(ctx workflow.Context, content letter) error
+	take func(ctx workflow.Context, content signalContent) error
 }
 
 // listen installs the commands as signals and updates. It does not block.
@@ -152,7 +152,7 @@ func (g *gate) drain(ctx workflow.Context) {
 // receive applies one signal of a command and reports whether there was one. As
 // a signal cannot be refused, one that makes no sense is ignored.
 func (g *gate) receive(ctx workflow.Context, name string) bool {
-	content, ok := receiveLetter(g.pending[name])
+	content, ok := receiveSignal(g.pending[name])
 	if !ok {
 		return false
 	}
@@ -174,8 +174,8 @@ func (g *gate) receive(ctx workflow.Context, name string) bool {
 }
 
 // receiveInternal is receive for a signal that no person sends.
-func (g *gate) receiveInternal(ctx workflow.Context, o inbox) bool {
-	content, ok := receiveLetter(g.pending[o.name])
+func (g *gate) receiveInternal(ctx workflow.Context, o signalHandler) bool {
+	content, ok := receiveSignal(g.pending[o.name])
 	if !ok {
 		return false
 	}
@@ -194,7 +194,7 @@ const maxIgnored = 20
 // ignore says in the log why a signal had no effect, and in the event log, since its
 // sender gets no answer.
 func (g *gate) ignore(ctx workflow.Context, name string, why error) {
-	text := fmt.Sprintf("signal %s: %s", name, brief(failureText(why)))
+	text := fmt.Sprintf("signal %s: %s", name, shorten(failureText(why)))
 	workflow.GetLogger(ctx).Warn("signal ignored", "signal", name, "err", text)
 	ref := g.ref()
 	if g.ignored++; g.ignored > maxIgnored || ref.RunID == "" {
@@ -214,7 +214,7 @@ func (g *gate) refuseNew(name string, c Command) error {
 		err = g.refusal(name, c)
 	}
 	if err != nil {
-		return errors.New(brief(err.Error()))
+		return errors.New(shorten(err.Error()))
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ const stoppingAlready = "is stopping already"
 
 // refusal says why a command makes no sense now; nil accepts it.
 func (g *gate) refusal(name string, c Command) error {
-	if err := misuse(name, c); err != nil {
+	if err := checkKeys(name, c); err != nil {
 		return err
 	}
 	switch {
@@ -349,14 +349,14 @@ func (g *gate) wait(ctx workflow.Context) error {
 	g.waiting = true
 	defer func() { g.waiting = false }()
 	cause := g.cause()
-	if err := (safePoint{g}).stand(ctx); err != nil {
+	if err := g.stand(ctx); err != nil {
 		return err
 	}
 	over := func() bool { return !g.held() || g.Stopping || g.Skip }
 	for !over() {
 		if g.cause() != cause { // by whom and why is news
 			cause = g.cause()
-			if err := (safePoint{g}).stand(ctx); err != nil {
+			if err := g.stand(ctx); err != nil {
 				return err
 			}
 		}
@@ -372,31 +372,17 @@ func (g *gate) wait(ctx workflow.Context) error {
 	return g.onPause(ctx, false)
 }
 
-// safePoint is what a gate does where it holds its workflow.
-type safePoint struct{ *gate }
-
 // stand says that the workflow stands at the safe point, and gives up the room of the run
-// where that is wanted.
-func (g safePoint) stand(ctx workflow.Context) error {
-	if err := g.makeReady(ctx); err != nil {
-		return err
+// where that is wanted: what is finished is saved before the room goes to another.
+func (g *gate) stand(ctx workflow.Context) error {
+	if g.Yield != nil && !g.Yield.Lost {
+		if err := g.save(ctx); err != nil {
+			return err
+		}
 	}
 	if err := g.onPause(ctx, true); err != nil {
 		return err
 	}
-	return g.giveRoom(ctx)
-}
-
-// makeReady saves what is finished before the room of the run goes to another.
-func (g safePoint) makeReady(ctx workflow.Context) error {
-	if g.Yield == nil || g.Yield.Lost {
-		return nil
-	}
-	return g.save(ctx)
-}
-
-// giveRoom gives back the room of the run, where that is the gate's to do.
-func (g safePoint) giveRoom(ctx workflow.Context) error {
 	if g.Yield == nil || g.vacate == nil {
 		return nil
 	}
@@ -422,9 +408,9 @@ func (g *gate) work(ctx workflow.Context, do func(workflow.Context) error) error
 	}
 }
 
-// settle waits for update handlers that are still running, also when the
+// awaitHandlers waits for update handlers that are still running, also when the
 // workflow is cancelled: an update gets its answer before the workflow closes.
-func settle(ctx workflow.Context) {
+func awaitHandlers(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	// A disconnected Await ends only by its condition.

@@ -136,10 +136,10 @@ func RunIDFromWorkflowID(workflowID string) string {
 	return id
 }
 
-// ofFiring is the run id of an execution: its own name, and where a cron schedule
+// runIDOfStart is the run id of an execution: its own name, and where a cron schedule
 // starts one execution after another, also when this one was started. A Temporal
 // Schedule makes workflow ids of that form by itself.
-func ofFiring(info *workflow.Info, name string) string {
+func runIDOfStart(info *workflow.Info, name string) string {
 	if info.CronSchedule == "" {
 		return name
 	}

@@ -38,7 +38,7 @@ func TestFiringsOfACronSchedule(t *testing.T) {
 		{"0 3 * * *", "nightly", "nightly-2026-11-21T03-00-00Z"},
 		{"@every 2s", strings.Repeat("n", 64), strings.Repeat("n", 43) + "-2026-11-21T03-00-00Z"},
 	} {
-		if got := workflows.OfFiring(&workflow.Info{CronSchedule: tt.cron, WorkflowStartTime: at}, tt.name); got != tt.want {
+		if got := workflows.RunIDOfStart(&workflow.Info{CronSchedule: tt.cron, WorkflowStartTime: at}, tt.name); got != tt.want {
 			t.Errorf("%q of %s: %s, want %s", tt.cron, tt.name, got, tt.want)
 		}
 	}

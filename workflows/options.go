@@ -27,8 +27,7 @@ const (
 const (
 	// heartbeatTimeout is how long a dead worker stays unnoticed.
 	heartbeatTimeout = 15 * time.Second
-	// taskTimeout is how long a workflow task waits for a worker that died with it
-	// before it could note it; see package temporalclient. A replay of
+	// taskTimeout is how long a workflow task waits for a worker that died with it. A replay of
 	// 2,815 events was measured at 0.1 s, and longer control work extends its task
 	// at 80 % of its time. From the fourth attempt on the server gives a task more
 	// time, so that a machine under any load gets through.
@@ -41,7 +40,7 @@ const (
 	// prepareTimeout bounds one attempt at the data of a run: millions of lines are read
 	// in minutes.
 	prepareTimeout = 6 * time.Hour
-	// localTimeout bounds one attempt of control work; see bookkeep.
+	// localTimeout bounds one attempt of control work; see doControl.
 	localTimeout = 20 * time.Minute
 	// lookupAttempts bounds asking for something that may not exist at all.
 	lookupAttempts = 5
@@ -92,9 +91,9 @@ func activityOptions(queue string, attempt time.Duration, summary string) workfl
 	}
 }
 
-// farewell is promptly for the last words of a run that was cancelled or failed:
+// finalWrite is withinTask for the last words of a run that was cancelled or failed:
 // it outlives the cancellation and gives up soon.
-func farewell(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
+func finalWrite(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
 	policy := retries()
 	policy.MaximumAttempts = 3
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)

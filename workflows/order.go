@@ -63,8 +63,8 @@ type stageLink struct {
 	adopt func(run.Amended) error
 }
 
-// errStranger refuses a signal without the seal.
-var errStranger = errors.New("it does not come from the run and its stage: give the run a command instead")
+// errForeignSignal refuses a signal without the seal.
+var errForeignSignal = errors.New("it does not come from the run and its stage: give the run a command instead")
 
 // forward hands what was asked for to the stage, one state at a time: the newest.
 func (l *stageLink) forward(ctx workflow.Context, newest func() gateOrder) {
@@ -104,13 +104,13 @@ func (l *stageLink) ask(ctx workflow.Context, o order) (receipt, bool) {
 }
 
 // takeReceipt keeps the answer of the stage for the command that waits for it.
-func (l *stageLink) takeReceipt(_ workflow.Context, content letter) error {
+func (l *stageLink) takeReceipt(_ workflow.Context, content signalContent) error {
 	var got receipt
 	if err := content.decode(&got); err != nil {
 		return err
 	}
 	if got.Seal != l.seal {
-		return errStranger
+		return errForeignSignal
 	}
 	if got.ID < 1 || got.ID > l.orders {
 		return fmt.Errorf("order %d was not given", got.ID)
@@ -126,11 +126,11 @@ func (l *stageLink) takeReceipt(_ workflow.Context, content letter) error {
 }
 
 // takeOrder carries out what the run asks for and answers.
-func (s *stage) takeOrder(ctx workflow.Context, content letter) error {
+func (s *stage) takeOrder(ctx workflow.Context, content signalContent) error {
 	var o order
 	err := content.decode(&o)
 	if o.Seal != s.in.Seal {
-		return cmp.Or(err, errStranger)
+		return cmp.Or(err, errForeignSignal)
 	}
 	if o.ID < 1 {
 		return cmp.Or(err, fmt.Errorf("order %d has no number", o.ID))
@@ -153,7 +153,7 @@ func (s *stage) carryOut(ctx workflow.Context, o order) receipt {
 		s.gate.Save = true
 		return receipt{Answer: s.gate.answer(CommandCheckpoint)}
 	case CommandSkipStage:
-		s.gate.Skip, s.gate.SkipWhy = true, who(o.Command.Reason, o.Command.By)
+		s.gate.Skip, s.gate.SkipWhy = true, byWhom(o.Command.Reason, o.Command.By)
 		if o.Command.Now && s.gate.interrupt != nil {
 			s.gate.interrupt()
 		}
@@ -164,7 +164,7 @@ func (s *stage) carryOut(ctx workflow.Context, o order) receipt {
 		}
 		return s.amend(ctx, *o.Amendment)
 	default: // an order of a newer run than this code
-		return receipt{Refused: "the stage does not know " + brief(o.Name)}
+		return receipt{Refused: "the stage does not know " + shorten(o.Name)}
 	}
 }
 

@@ -21,7 +21,7 @@ func logSkip(ctx workflow.Context, ref run.Ref, skip run.Skip, text string) erro
 func write(ctx workflow.Context, e run.Event) error {
 	var control *activities.Control
 	e.Time = workflow.Now(ctx)
-	return bookkeep(ctx, "event log: "+e.Kind, control.LogEvent, e, nil)
+	return doControl(ctx, "event log: "+e.Kind, control.LogEvent, e, nil)
 }
 
 // logPause records that a run stands, where and why, or goes on.

@@ -22,7 +22,7 @@ import (
 // person writes there, see retrain.Input.
 func Retrain(ctx workflow.Context, in retrain.Input) (retrain.Outcome, error) {
 	info := workflow.GetInfo(ctx)
-	r := &retraining{in: in, runID: ofFiring(info, retrainRunID(info.WorkflowExecution.ID))}
+	r := &retraining{in: in, runID: runIDOfStart(info, retrainRunID(info.WorkflowExecution.ID))}
 	out, err := r.execute(ctx)
 	if err == nil {
 		r.showOutcome(ctx, out)
@@ -61,7 +61,7 @@ func (r *retraining) execute(ctx workflow.Context) (retrain.Outcome, error) {
 	}
 	var control *activities.Control
 	r.show(ctx, "looking for new problems")
-	err := bookkeep(ctx, "plan: new problems, recipe", control.PlanRetrain, activities.PlanRetrainInput{
+	err := doControl(ctx, "plan: new problems, recipe", control.PlanRetrain, activities.PlanRetrainInput{
 		Retrain: r.in, RunID: r.runID, Now: workflow.Now(ctx),
 	}, &r.plan)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *retraining) execute(ctx workflow.Context) (retrain.Outcome, error) {
 	plan := r.plan
 	plan.Config = "" // the run has it
 	var out retrain.Outcome
-	err = bookkeep(ctx, "judge the new policy at the gate", control.JudgeRetrain, activities.JudgeRetrainInput{
+	err = doControl(ctx, "judge the new policy at the gate", control.JudgeRetrain, activities.JudgeRetrainInput{
 		ID: r.in.ID, Gate: r.in.Gate, Plan: plan, Policy: result.Policy, Stopped: result.Stopped, Now: workflow.Now(ctx),
 	}, &out)
 	return out, err
@@ -125,7 +125,7 @@ func (r *retraining) from() string {
 
 func (r *retraining) log(ctx workflow.Context, kind, text string) error {
 	var control *activities.Control
-	return bookkeep(ctx, "event log: "+kind, control.LogRetrain, r.event(ctx, kind, text), nil)
+	return doControl(ctx, "event log: "+kind, control.LogRetrain, r.event(ctx, kind, text), nil)
 }
 
 func (r *retraining) event(ctx workflow.Context, kind, text string) retrain.Event {
@@ -135,7 +135,7 @@ func (r *retraining) event(ctx workflow.Context, kind, text string) retrain.Even
 // recordEnd leaves a last line in the schedule's event log, best effort.
 func (r *retraining) recordEnd(ctx workflow.Context, kind, text string) {
 	r.show(ctx, text)
-	ctx, cancel := farewell(ctx, kind)
+	ctx, cancel := finalWrite(ctx, kind)
 	defer cancel()
 	var control *activities.Control
 	text = fmt.Sprintf("run %s: %s", r.runID, text)
@@ -158,7 +158,7 @@ func (r *retraining) showOutcome(ctx workflow.Context, out retrain.Outcome) {
 	if len(out.Verdicts) > 0 {
 		text += fmt.Sprintf("\n\nPolicy %d of run `%s`%s\n\n| gate | passed | |\n|---|---|---|", out.Policy.Version, out.RunID, r.from())
 		for _, v := range out.Verdicts {
-			text += fmt.Sprintf("\n| %s | %v | %s |", v.Rule, v.Passed, cell(v.Text))
+			text += fmt.Sprintf("\n| %s | %v | %s |", v.Rule, v.Passed, escapeCell(v.Text))
 		}
 		text += "\n\n" + rules.GateTable(out.Candidate, out.Good)
 	}

@@ -4,23 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
 	"temper/internal/run"
 )
-
-// Labels of the evaluations of a stage.
-const (
-	LabelBefore = "before" // the policy after SFT, before any RL
-	LabelAfter  = "after"  // the policy at the end of the stage
-	LabelFinal  = "final"  // the policy at the end of the run
-)
-
-// LabelStep labels the evaluation on demand of a policy, by the step that published it.
-func LabelStep(version int64) string { return fmt.Sprintf("step-%06d", version) }
 
 // RunResult is the result of RLRun.
 type RunResult struct {
@@ -35,53 +24,69 @@ type RunResult struct {
 // RLRun executes a run from its configuration to its final policy. Its input is
 // what a person writes; see run.Input.
 func RLRun(ctx workflow.Context, in run.Input) (RunResult, error) {
-	r := &runFlow{in: in, course: newCourse(), started: workflow.Now(ctx)}
-	if err := r.setup(ctx); err != nil {
+	info := workflow.GetInfo(ctx)
+	wrong := in.CheckKeys()
+	if in.RunID == "" {
+		wrong = errors.Join(wrong, checkWorkflowID(info.WorkflowExecution.ID))
+	}
+	in.RunID = runIDOfStart(info, cmp.Or(in.RunID, RunIDFromWorkflowID(info.WorkflowExecution.ID)))
+	r := newRun(in)
+	r.wrong = wrong
+	if err := r.listen(ctx); err != nil {
 		return RunResult{}, err
 	}
-	return ending{r}.close(ctx, r.execute(ctx))
+	return r.end.close(ctx, r.execute(ctx))
 }
 
-// runFlow is the execution of a run. Its course is what it knows, its gate holds the
-// commands that it was given, and its link leads to the stage under way.
+// runFlow is the execution of a run.
 type runFlow struct {
-	course
-	in      run.Input
-	wrong   error // with the input
-	started time.Time
-	gate    gate
-	link    stageLink
-	// next is the run that goes on instead of this one.
-	next       *run.Input
-	shownState State // as search attribute
-	// asked says that the run has asked for room, parking that it is about to give it back.
-	asked, parking bool
+	in    run.Input
+	wrong error // with the input
+
+	at          *progress
+	gate        *gate // holds the commands that the run was given
+	state       *runState
+	room        *clusterRoom
+	workers     *runWorkers
+	evaluations *evaluations
+	link        *stageLink // leads to the stage under way
+	end         *runEnd
 }
 
-// setup installs the handlers before anything blocks.
-func (r *runFlow) setup(ctx workflow.Context) error {
-	info := workflow.GetInfo(ctx)
-	r.wrong = r.in.CheckKeys()
-	if r.in.RunID == "" {
-		r.wrong = errors.Join(r.wrong, checkWorkflowID(info.WorkflowExecution.ID))
+// newRun makes the parts of a run, which know each other.
+func newRun(in run.Input) *runFlow {
+	at, gate := newProgress(), &gate{scope: "run"}
+	state := &runState{runID: in.RunID, at: at, gate: gate, doing: StatePreparing}
+	room := &clusterRoom{spec: in.Placement, run: in.RunID, priority: in.Priority, gate: gate, state: state}
+	state.room = room
+	workers := &runWorkers{at: at, room: room}
+	return &runFlow{
+		in: in, at: at, gate: gate, state: state, room: room, workers: workers,
+		evaluations: &evaluations{at: at, state: state, workers: workers},
+		link:        &stageLink{receipts: map[int]receipt{}, adopt: at.adoptAnswer},
+		end:         &runEnd{in: in, at: at, gate: gate, state: state, room: room},
 	}
-	r.in.RunID = ofFiring(info, cmp.Or(r.in.RunID, RunIDFromWorkflowID(info.WorkflowExecution.ID)))
-	r.room = tenancy{spec: r.in.Placement, run: r.in.RunID, holder: info.WorkflowExecution.ID, priority: r.in.Priority, changed: lodging{r}.changed}
-	r.link = stageLink{forwarding: workflow.NewMutex(ctx), seal: seal(ctx), receipts: map[int]receipt{}, adopt: r.adoptAnswer}
-	r.gate = gate{
-		scope: "run", save: r.save, onPause: r.onPause, vacate: lodging{r}.vacate, carry: steering{r}.handlers(), ref: func() run.Ref { return r.ref },
-		forward: func(ctx workflow.Context) {
-			steering{r}.showCommand(ctx)
-			r.link.forward(ctx, func() gateOrder { return gateOrder{holding: r.gate.holding, Yield: r.gate.Yield} })
-		},
-		others: []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, freezing{r}.take}, {signalPlacement, r.room.take}},
+}
+
+// listen installs the handlers before anything blocks.
+func (r *runFlow) listen(ctx workflow.Context) error {
+	r.room.holder, r.end.started = workflow.GetInfo(ctx).WorkflowExecution.ID, workflow.Now(ctx)
+	r.link.forwarding, r.link.seal = workflow.NewMutex(ctx), seal(ctx)
+	steering := &steering{at: r.at, gate: r.gate, state: r.state, link: r.link, end: r.end}
+	r.gate.carry = steering.handlers()
+	r.gate.save, r.gate.onPause, r.gate.vacate = r.save, r.onPause, r.room.vacate
+	r.gate.ref = func() run.Ref { return r.at.ref }
+	r.gate.forward = func(ctx workflow.Context) {
+		r.state.showCommand(ctx)
+		r.link.forward(ctx, func() gateOrder { return gateOrder{holding: r.gate.holding, Yield: r.gate.Yield} })
 	}
+	r.gate.others = []signalHandler{{signalStageGate, r.takeStageSignal}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, r.takeFreeze}, {signalPlacement, r.room.takeDecision}}
 	if err := r.gate.listen(ctx); err != nil {
 		return err
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, QueryStatus,
-		func() (RunStatus, error) { return r.status(), nil },
-		workflow.QueryHandlerOptions{Description: "What the run is doing; the steps are told by the workflow named in child."})
+		func() (RunStatus, error) { return r.state.status(), nil },
+		workflow.QueryHandlerOptions{Description: "What the run is doing; the workflow named in child answers for the steps."})
 }
 
 // execute is the run. It returns errStop when a stop cut it short.
@@ -92,19 +97,19 @@ func (r *runFlow) execute(ctx workflow.Context) error {
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
-	if err := (lodging{r}).enter(ctx); err != nil {
+	if err := r.room.enter(ctx); err != nil {
 		return err
 	}
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	for i := 0; i < len(r.reports); {
-		for ; i < len(r.reports); i++ { // a command may add stages
+	for i := 0; i < len(r.at.reports); {
+		for ; i < len(r.at.reports); i++ { // a command may add stages
 			if err := r.runStage(ctx, i); err != nil {
 				return err
 			}
 		}
-		if err := r.evaluateFinal(ctx); err != nil {
+		if err := r.evaluations.final(ctx); err != nil {
 			return err
 		}
 		if err := r.gate.idle(ctx); err != nil { // an order that adds a stage
@@ -116,36 +121,21 @@ func (r *runFlow) execute(ctx workflow.Context) error {
 
 // begin makes or takes over the policy that the stages start from.
 func (r *runFlow) begin(ctx workflow.Context) error {
-	if r.plan.Fork != nil {
-		return inheritance{r}.begin(ctx, *r.plan.Fork)
+	if r.at.plan.Fork != nil {
+		return r.beginFork(ctx, *r.at.plan.Fork)
 	}
 	if err := r.trainSFT(ctx); err != nil {
 		return err
 	}
-	for i := range r.reports {
-		if err := r.evaluate(ctx, i, LabelBefore); err != nil {
+	for i := range r.at.reports {
+		if err := r.evaluations.ofStage(ctx, i, LabelBefore); err != nil {
 			return err
 		}
 	}
-	if err := (measuring{r}).passGate(ctx); err != nil {
+	if err := r.evaluations.passGate(ctx); err != nil {
 		return err
 	}
-	return (measuring{r}).evaluateSets(ctx)
-}
-
-// evaluateFinal measures what the run's policy has kept of the earlier stages.
-func (r *runFlow) evaluateFinal(ctx workflow.Context) error {
-	for i := range r.reports {
-		if after := r.reports[i].After; after.Label != "" && after.PolicyVersion == r.policy.Version {
-			r.reports[i].Final = after
-			r.reports[i].Final.Label = LabelFinal
-			continue
-		}
-		if err := r.evaluate(ctx, i, LabelFinal); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.evaluations.ofSets(ctx)
 }
 
 // open freezes the configuration and learns the plan.
@@ -154,11 +144,11 @@ func (r *runFlow) open(ctx workflow.Context) error {
 		return err
 	}
 	var control *activities.Control
-	if err := bookkeep(ctx, "open run "+r.in.RunID, control.OpenRun, r.in, &r.plan); err != nil {
+	if err := doControl(ctx, "open run "+r.in.RunID, control.OpenRun, r.in, &r.at.plan); err != nil {
 		return err
 	}
-	r.applyPlan()
-	return r.describe(ctx, runAttributes(r.plan.RunID))
+	r.at.applyPlan()
+	return r.at.describe(ctx, runAttributes(r.at.plan.RunID))
 }
 
 // prepare has the data prepared outside of workflow tasks, since it may take longer than
@@ -168,11 +158,11 @@ func (r *runFlow) prepare(ctx workflow.Context) error {
 		return err
 	}
 	var control *activities.Control
-	in := activities.PrepareDataInput{Run: r.ref}
+	in := activities.PrepareDataInput{Run: r.at.ref}
 	const summary = "prepare problems, dialogues, tokenizer"
 	options := workflow.WithActivityOptions(ctx, activityOptions(QueueControl, prepareTimeout, summary))
-	err := workflow.ExecuteActivity(workflow.WithPriority(options, priority(r.plan.Priority)), control.PrepareData, in).Get(ctx, nil)
-	r.prepared = err == nil
+	err := workflow.ExecuteActivity(workflow.WithPriority(options, priority(r.at.plan.Priority)), control.PrepareData, in).Get(ctx, nil)
+	r.at.prepared = err == nil
 	return err
 }
 
@@ -180,75 +170,46 @@ func (r *runFlow) prepare(ctx workflow.Context) error {
 // followed by a safe point, and publishes the result as policy 0.
 func (r *runFlow) trainSFT(ctx workflow.Context) error {
 	var trainer *activities.Trainer
-	for r.sftStep < r.plan.SFTSteps {
-		to := min(r.sftStep+SFTChunk, r.plan.SFTSteps)
+	for r.at.sftStep < r.at.plan.SFTSteps {
+		to := min(r.at.sftStep+SFTChunk, r.at.plan.SFTSteps)
 		var out run.SFTResult
-		err := r.work(ctx, StateSFT, func(ctx workflow.Context) error {
-			summary := fmt.Sprintf("SFT updates %d-%d of %d", r.sftStep+1, to, r.plan.SFTSteps)
-			return workflow.ExecuteActivity(r.onTrainer(ctx, summary), trainer.TrainSFT,
-				activities.TrainSFTInput{Run: r.ref, From: r.sftStep, To: to, Save: true}).Get(ctx, &out)
+		err := r.state.work(ctx, StateSFT, func(ctx workflow.Context) error {
+			summary := fmt.Sprintf("SFT updates %d-%d of %d", r.at.sftStep+1, to, r.at.plan.SFTSteps)
+			return workflow.ExecuteActivity(r.workers.onTrainer(ctx, summary), trainer.TrainSFT,
+				activities.TrainSFTInput{Run: r.at.ref, From: r.at.sftStep, To: to, Save: true}).Get(ctx, &out)
 		})
 		if err != nil {
 			return err
 		}
-		out.TrainTime += r.sft.TrainTime // the metrics are the last chunk's, the time is of all
-		r.sft, r.sftStep = out, to
+		out.TrainTime += r.at.sft.TrainTime // the metrics are the last chunk's, the time is of all
+		r.at.sft, r.at.sftStep = out, to
 	}
-	r.saved = 0
-	return r.publish(ctx, 0)
-}
-
-// evaluate measures the current policy on the held-out problems of stage i.
-func (r *runFlow) evaluate(ctx workflow.Context, i int, label string) error {
-	plan := r.reports[i].Plan
-	var out run.Evaluation
-	err := r.work(ctx, StateEvaluating, func(ctx workflow.Context) error {
-		var rollouts *activities.Rollouts
-		summary := fmt.Sprintf("evaluate policy %d on stage %s, %s", r.policy.Version, plan.Name, label)
-		in := activities.EvaluateInput{Run: r.ref, Stage: plan.Source(), Policy: r.policy, Label: label}
-		return mending(ctx, r.room.queues(), r.ref, func() error {
-			return workflow.ExecuteActivity(r.onRollouts(ctx, summary), rollouts.EvaluatePolicy, in).Get(ctx, &out)
-		})
-	})
-	if err != nil {
-		return err
-	}
-	out.Label = label // marks the report as measured
-	report := &r.reports[i]
-	switch label {
-	case LabelBefore:
-		report.Before = out
-	case LabelAfter:
-		report.After = out
-	case LabelFinal:
-		report.Final = out
-	}
-	r.show(ctx)
-	return nil
+	r.at.saved = 0
+	return r.workers.publish(ctx, 0)
 }
 
 // runStage runs a stage as a child workflow, which has its own page, history
 // and pause button in the web UI, and evaluates what came of it.
 func (r *runFlow) runStage(ctx workflow.Context, i int) error {
-	if err := r.enter(ctx, StateTraining); err != nil {
+	if err := r.state.enter(ctx, StateTraining); err != nil {
 		return err
 	}
-	plan := r.reports[i].Plan
-	r.stage = plan.Index
+	plan := r.at.reports[i].Plan
+	r.at.stage = plan.Index
 	switch over, err := r.passOver(ctx, i); {
 	case err != nil:
 		return err
 	case over:
 		return nil
 	}
-	shown := r.last
-	if !r.plan.ProgressAttributes {
+	shown := r.at.last
+	if !r.at.plan.ProgressAttributes {
 		shown = StepNumbers{}
 	}
-	if err := r.describe(ctx, stageAttributes(plan.Name, shown)); err != nil {
+	if err := r.at.describe(ctx, stageAttributes(plan.Name, shown)); err != nil {
 		return err
 	}
-	if err := logEvent(ctx, r.ref, "stage", fmt.Sprintf("stage %d (%s) begins: %d steps", plan.Index, plan.Name, plan.Steps)); err != nil {
+	if err := logEvent(ctx, r.at.ref, "stage", fmt.Sprintf("stage %d (%s) begins: %d steps", plan.Index, plan.Name, plan.Steps)); err != nil {
 		return err
 	}
 	if err := r.gate.idle(ctx); err != nil { // an amendment of the stage's first step
@@ -258,129 +219,104 @@ func (r *runFlow) runStage(ctx workflow.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	r.policy, r.last = out.Policy, out.Last
-	r.reports[i].Filter = out.Filter
+	r.at.policy, r.at.last = out.Policy, out.Last
+	r.at.reports[i].Filter = out.Filter
 	if out.Note != "" {
-		r.notes[i] = out.Note
+		r.at.notes[i] = out.Note
 	}
-	r.made[i] += out.Made
-	if err := (inheritance{r}).noteCut(ctx, i, out); err != nil {
+	r.at.made[i] += out.Made
+	if err := r.noteCut(ctx, i, out); err != nil {
 		return err
 	}
-	r.saved = max(r.saved, out.Saved)
+	r.at.saved = max(r.at.saved, out.Saved)
 	if out.Gate.Paused && !r.gate.Stopping {
 		r.gate.holding = out.Gate.holding
 	}
 	r.gate.Save = r.gate.Save || out.Gate.Save
-	if err := r.evaluate(ctx, i, LabelAfter); err != nil {
+	if err := r.evaluations.ofStage(ctx, i, LabelAfter); err != nil {
 		return err
 	}
-	return (measuring{r}).evaluateSets(ctx)
+	return r.evaluations.ofSets(ctx)
 }
 
 // passOver leaves out a stage that is to be skipped, or that the parent of a
 // fork has finished.
 func (r *runFlow) passOver(ctx workflow.Context, i int) (bool, error) {
-	plan := r.reports[i].Plan
-	if f := r.plan.Fork; f != nil && plan.FirstStep+plan.Steps-1 <= f.Step {
-		r.notes[i] = "made by run " + f.RunID
+	plan := r.at.reports[i].Plan
+	if f := r.at.plan.Fork; f != nil && plan.FirstStep+plan.Steps-1 <= f.Step {
+		r.at.notes[i] = "made by run " + f.RunID
 		return true, nil
 	}
-	if over, err := (inheritance{r}).passOver(ctx, i); over || err != nil {
+	if over, err := r.skipInherited(ctx, i); over || err != nil {
 		return over, err
 	}
-	why, skipped := r.skips[i]
+	why, skipped := r.at.skips[i]
 	if !skipped {
 		return false, nil
 	}
-	r.notes[i] = why
-	if err := logEvent(ctx, r.ref, "skip", fmt.Sprintf("stage %d (%s): %s", plan.Index, plan.Name, why)); err != nil {
+	r.at.notes[i] = why
+	if err := logEvent(ctx, r.at.ref, "skip", fmt.Sprintf("stage %d (%s): %s", plan.Index, plan.Name, why)); err != nil {
 		return true, err
 	}
-	return true, r.evaluate(ctx, i, LabelAfter)
+	return true, r.evaluations.ofStage(ctx, i, LabelAfter)
 }
 
 // runChild runs the workflow of a stage to its end.
 func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
-	r.reports[i].Plan.Offset = r.madeBefore(i)
-	plan := r.reports[i].Plan
-	r.childID = StageWorkflowID(r.plan.RunID, plan.Index, plan.Name)
-	child := asChild(ctx, r.childID, fmt.Sprintf("stage %d of %d: %s, steps %d-%d",
-		plan.Index, len(r.reports), plan.Name, plan.FirstStep, plan.FirstStep+plan.Steps-1),
-		searchAttributes(r.plan.SearchAttributes, r.plan.RunID, plan.Name, 0))
-	child = workflow.WithWorkflowPriority(child, priority(r.plan.Priority))
-	in := r.stageInput(plan)
+	r.at.reports[i].Plan.Offset = r.at.madeBefore(i)
+	plan := r.at.reports[i].Plan
+	r.state.childID = StageWorkflowID(r.at.plan.RunID, plan.Index, plan.Name)
+	child := asChild(ctx, r.state.childID, fmt.Sprintf("stage %d of %d: %s, steps %d-%d",
+		plan.Index, len(r.at.reports), plan.Name, plan.FirstStep, plan.FirstStep+plan.Steps-1),
+		searchAttributes(r.at.plan.SearchAttributes, r.at.plan.RunID, plan.Name, 0))
+	child = workflow.WithWorkflowPriority(child, priority(r.at.plan.Priority))
+	in := r.at.stageInput(plan, r.room.queues())
 	in.Progress.Gate, in.Seal = gateState{holding: r.gate.holding, Yield: r.gate.Yield}, r.link.seal
 	r.link.child = workflow.ExecuteChildWorkflow(child, RLStage, in)
-	r.show(ctx)
+	r.state.show(ctx)
 	var out StageResult
 	err := r.link.child.Get(child, &out)
 	r.gate.drain(ctx) // the last signals of the stage come before its result
-	r.link.child, r.childID, r.gate.waiting = nil, "", false
+	r.link.child, r.state.childID, r.gate.waiting = nil, "", false
 	return out, err
 }
 
-// work does what a command may interrupt, and again after an interruption.
-func (r *runFlow) work(ctx workflow.Context, doing State, do func(workflow.Context) error) error {
-	return r.gate.work(ctx, func(ctx workflow.Context) error {
-		if err := r.showState(ctx, doing); err != nil {
-			return err
-		}
-		return do(ctx)
-	})
-}
-
-// enter passes a safe point and shows what the run does next.
-func (r *runFlow) enter(ctx workflow.Context, doing State) error {
-	if err := r.gate.pass(ctx); err != nil {
-		return err
-	}
-	return r.showState(ctx, doing)
-}
-
-// showState shows what the run does now.
-func (r *runFlow) showState(ctx workflow.Context, doing State) error {
-	r.doing = doing
-	r.show(ctx)
-	return r.publishState(ctx)
-}
-
 func (r *runFlow) onPause(ctx workflow.Context, paused bool) error {
-	r.show(ctx)
+	r.state.show(ctx)
 	if paused && r.gate.Paused {
-		lodging{r}.parkWhenPaused(ctx)
+		r.room.parkWhenPaused(ctx)
 	}
-	if err := r.publishState(ctx); err != nil {
+	if err := r.state.publish(ctx); err != nil {
 		return err
 	}
-	return logPause(ctx, r.ref, paused, r.gate.why(), fmt.Sprintf("while %s", r.doing))
+	return r.state.logPause(ctx, paused)
 }
 
 // save makes a checkpoint between stages. Each chunk of SFT ends with one anyway.
 func (r *runFlow) save(ctx workflow.Context) error {
-	if r.doing == StateSFT || r.doing == StatePreparing {
+	if r.state.doing == StateSFT || r.state.doing == StatePreparing {
 		return nil
 	}
-	step := int(r.policy.Version)
-	if err := saveCheckpoint(r.onTrainer(ctx, fmt.Sprintf("checkpoint after step %d, as ordered", step)), r.ref, step); err != nil {
+	step := int(r.at.policy.Version)
+	if err := saveCheckpoint(r.workers.onTrainer(ctx, fmt.Sprintf("checkpoint after step %d, as ordered", step)), r.at.ref, step); err != nil {
 		return err
 	}
-	r.saved = max(r.saved, step)
+	r.at.saved = max(r.at.saved, step)
 	return nil
 }
 
-// takeStageNews notes that the stage stands at a safe point or goes on.
-func (r *runFlow) takeStageNews(ctx workflow.Context, content letter) error {
-	var news stageNews
+// takeStageSignal notes that the stage stands at a safe point or goes on.
+func (r *runFlow) takeStageSignal(ctx workflow.Context, content signalContent) error {
+	var news stageSignal
 	if err := content.decode(&news); err != nil {
 		return err
 	}
 	if news.Seal != r.link.seal {
-		return errStranger
+		return errForeignSignal
 	}
-	r.alerts = news.Alerts
+	r.state.alerts = news.Alerts
 	if news.OnlyAlerts {
-		r.show(ctx)
+		r.state.show(ctx)
 		return nil
 	}
 	if r.gate.Stopping || r.link.child == nil {
@@ -388,18 +324,16 @@ func (r *runFlow) takeStageNews(ctx workflow.Context, content letter) error {
 	}
 	r.gate.holding, r.gate.waiting = news.holding, news.Paused || news.Yields
 	if news.Yields {
-		lodging{r}.vacateBeside(ctx)
+		r.room.vacateBeside(ctx)
 	}
 	if news.Paused {
-		lodging{r}.parkWhenPaused(ctx)
+		r.room.parkWhenPaused(ctx)
 	}
-	r.saved = max(r.saved, news.Saved)
-	if news.Last.Step > r.last.Step {
-		r.last = news.Last
+	r.at.saved = max(r.at.saved, news.Saved)
+	if news.Last.Step > r.at.last.Step {
+		r.at.last = news.Last
 	}
-	r.show(ctx)
-	if err := r.publishState(ctx); err != nil {
-		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
-	}
+	r.state.show(ctx)
+	r.state.tryPublish(ctx)
 	return nil
 }

@@ -105,8 +105,10 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 
 func runStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	s := &stage{in: in, at: in.Progress}
-	s.ahead = lookahead{stage: s}
-	if err := s.setup(ctx); err != nil {
+	s.ahead = lookahead{in: &s.in, at: &s.at, gate: &s.gate}
+	s.judge = stageJudge{in: &s.in, at: &s.at, gate: &s.gate}
+	s.alarm = alarm{in: &s.in, at: &s.at, gate: &s.gate, show: s.show}
+	if err := s.listen(ctx); err != nil {
 		return StageResult{}, err
 	}
 	note, err := s.makeSteps(ctx)
@@ -114,10 +116,10 @@ func runStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	cut := ""
 	if errors.Is(err, errStop) || errors.Is(err, errSkip) {
 		cut, note, err = s.recordCut(ctx, err)
-	} else if s.verdict != nil && s.at.NextStep < s.endStep() {
+	} else if s.judge.verdict != nil && s.at.NextStep < s.in.endStep() {
 		cut = cutUntil
 	}
-	settle(ctx)
+	awaitHandlers(ctx)
 	if err != nil {
 		return StageResult{}, err
 	}
@@ -129,24 +131,25 @@ func runStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 }
 
 type stage struct {
-	in      StageInput
-	at      StageProgress
-	gate    gate
-	done    bool
-	inStep  bool          // a step is in flight
-	recent  []StepNumbers // newest last, for the web UI
-	ahead   lookahead
-	verdict *judged // that ended the stage
+	in     StageInput
+	at     StageProgress
+	gate   gate
+	done   bool
+	inStep bool          // a step is in flight
+	recent []StepNumbers // newest last, for the web UI
+	ahead  lookahead
+	judge  stageJudge
+	alarm  alarm
 }
 
 // numRecent is the number of steps shown in the web UI.
 const numRecent = 12
 
-func (s *stage) setup(ctx workflow.Context) error {
+func (s *stage) listen(ctx workflow.Context) error {
 	s.ahead.restore()
 	s.gate = gate{
 		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause, ref: func() run.Ref { return s.in.Run },
-		others: []inbox{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}, {signalFreeze, s.takeFreeze}},
+		others: []signalHandler{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}, {signalFreeze, s.takeFreeze}},
 	}
 	if err := s.gate.listen(ctx); err != nil {
 		return err
@@ -157,13 +160,13 @@ func (s *stage) setup(ctx workflow.Context) error {
 }
 
 // takeOver adopts the commands of the run. A stop of the run ends the stage, too.
-func (s *stage) takeOver(ctx workflow.Context, content letter) error {
+func (s *stage) takeOver(ctx workflow.Context, content signalContent) error {
 	var state gateOrder
 	if err := content.decode(&state); err != nil {
 		return err
 	}
 	if state.Seal != s.in.Seal {
-		return errStranger
+		return errForeignSignal
 	}
 	if !s.gate.Stopping || state.Stopping {
 		s.gate.holding, s.gate.Yield = state.holding, state.Yield
@@ -173,10 +176,10 @@ func (s *stage) takeOver(ctx workflow.Context, content letter) error {
 }
 
 // endStep is the step after the stage's last one. An amendment may move it.
-func (s *stage) endStep() int {
-	end := s.in.Plan.FirstStep + s.in.Plan.Steps
-	if s.in.EndBefore > 0 {
-		return min(end, s.in.EndBefore)
+func (in *StageInput) endStep() int {
+	end := in.Plan.FirstStep + in.Plan.Steps
+	if in.EndBefore > 0 {
+		return min(end, in.EndBefore)
 	}
 	return end
 }
@@ -187,7 +190,7 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 	if note, err = s.filter(ctx); note != "" || err != nil {
 		return note, err
 	}
-	for made := 0; s.at.NextStep < s.endStep(); made++ {
+	for made := 0; s.at.NextStep < s.in.endStep(); made++ {
 		full := made >= s.in.StepsPerExecution || workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 		if full && made > 0 {
 			return "", s.continueAsNew(ctx)
@@ -204,15 +207,18 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if note, err = (judging{s}).judge(ctx); note != "" || err != nil {
-			return note, err
+		if note, err = s.judge.afterStep(ctx); err != nil {
+			return "", err
+		}
+		if s.judge.verdict != nil {
+			return note, s.close(ctx)
 		}
 	}
-	return "", judging{s}.close(ctx)
+	return "", s.close(ctx)
 }
 
 // close ends the steps of a stage.
-func (s judging) close(ctx workflow.Context) error {
+func (s *stage) close(ctx workflow.Context) error {
 	if s.gate.Save {
 		if err := s.gate.checkpoint(ctx); err != nil {
 			return err
@@ -259,11 +265,11 @@ func (s *stage) step(ctx workflow.Context) error {
 	n := s.at.NextStep
 	in := StepInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: n, NumSteps: s.in.NumSteps, Policy: s.at.Policy,
-		Save: n == s.endStep()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
+		Save: n == s.in.endStep()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
 		Priority: s.in.Priority, Queues: s.in.Queues,
 	}
 	s.inStep = true
-	ended := alarm{s}.raiseWhenStalled(ctx, n)
+	ended := s.alarm.raiseWhenStalled(ctx, n)
 	out, err := s.makeStep(ctx, in)
 	ended()
 	s.inStep = false
@@ -280,7 +286,7 @@ func (s *stage) step(ctx workflow.Context) error {
 	s.at.StepSeconds = pace(s.at.StepSeconds, out.Numbers.Seconds)
 	s.recent = append(s.recent, out.Numbers)
 	s.recent = s.recent[max(0, len(s.recent)-numRecent):]
-	alarm{s}.applyWatch(ctx, out.Watched)
+	s.alarm.applyWatch(ctx, out.Watched)
 	s.show(ctx)
 	return s.report(ctx)
 }
@@ -302,7 +308,7 @@ func (s *stage) makeStep(ctx workflow.Context, in StepInput) (StepResult, error)
 const reportEvery = 10
 
 func (s *stage) report(ctx workflow.Context) error {
-	if !s.in.ProgressAttributes || s.at.Made%reportEvery != 0 && s.at.NextStep < s.endStep() {
+	if !s.in.ProgressAttributes || s.at.Made%reportEvery != 0 && s.at.NextStep < s.in.endStep() {
 		return nil
 	}
 	return workflow.UpsertTypedSearchAttributes(ctx, progressAttributes(s.at.Last)...)
@@ -328,7 +334,7 @@ func (s *stage) continueAsNew(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	settle(ctx)
+	awaitHandlers(ctx)
 	s.gate.drain(ctx)
 	next := s.in
 	next.Progress = s.at
@@ -339,7 +345,7 @@ func (s *stage) continueAsNew(ctx workflow.Context) error {
 
 // recordCut writes down why the stage ended before its last step.
 func (s *stage) recordCut(ctx workflow.Context, cause error) (kind, note string, err error) {
-	kind, why := CommandStop, who(s.gate.Reason, s.gate.By)
+	kind, why := CommandStop, byWhom(s.gate.Reason, s.gate.By)
 	if errors.Is(cause, errSkip) {
 		kind, why = run.EventSkip, s.gate.SkipWhy
 	}
@@ -347,8 +353,8 @@ func (s *stage) recordCut(ctx workflow.Context, cause error) (kind, note string,
 	return kind, note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
 }
 
-// stageNews is what a stage signals to its run at a pause and at its end.
-type stageNews struct {
+// stageSignal is what a stage signals to its run at a pause and at its end.
+type stageSignal struct {
 	holding
 	// Alerts are the troubles that stand. Where only they are news, the rest says
 	// nothing.
@@ -367,7 +373,7 @@ type stageNews struct {
 func (s *stage) onPause(ctx workflow.Context, paused bool) error {
 	s.show(ctx)
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
-		state := stageNews{holding: s.gate.holding, Alerts: s.at.Alerts, Last: s.at.Last, Saved: s.at.Saved, Seal: s.in.Seal}
+		state := stageSignal{holding: s.gate.holding, Alerts: s.at.Alerts, Last: s.at.Last, Saved: s.at.Saved, Seal: s.in.Seal}
 		state.Paused, state.Now = paused && s.gate.Paused, false
 		state.Yields = paused && s.gate.Yield != nil
 		// A run that is gone needs no news: its end cancels or ends this stage.

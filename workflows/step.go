@@ -95,14 +95,14 @@ func (s *step) learn(ctx workflow.Context, batch run.BuiltBatch) (StepResult, er
 	var control *activities.Control
 	s.log.Ended = workflow.Now(ctx)
 	out := StepResult{Policy: s.log.Train.Policy, Numbers: numbersOf(s.log)}
-	err = bookkeep(ctx, fmt.Sprintf("step %d: write the record", s.in.Step), control.LogStep, s.log, &out.Watched)
+	err = doControl(ctx, fmt.Sprintf("step %d: write the record", s.in.Step), control.LogStep, s.log, &out.Watched)
 	return out, err
 }
 
 func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 	var control *activities.Control
 	var out activities.SelectProblemsResult
-	err := bookkeep(ctx, fmt.Sprintf("step %d: select problems", s.in.Step), control.SelectProblems, activities.SelectProblemsInput{
+	err := doControl(ctx, fmt.Sprintf("step %d: select problems", s.in.Step), control.SelectProblems, activities.SelectProblemsInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step,
 		StageStep: s.in.Stage.Offset + s.in.Step - s.in.Stage.FirstStep + 1,
 	}, &out)
@@ -113,7 +113,7 @@ func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 func (s *step) selectMore(ctx workflow.Context, round, n int) ([]string, error) {
 	var control *activities.Control
 	var out activities.SelectProblemsResult
-	err := bookkeep(ctx, fmt.Sprintf("step %d: select %d more problems, round %d", s.in.Step, n, round), control.SelectProblems, activities.SelectProblemsInput{
+	err := doControl(ctx, fmt.Sprintf("step %d: select %d more problems, round %d", s.in.Step, n, round), control.SelectProblems, activities.SelectProblemsInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step,
 		StageStep: s.in.Stage.Offset + s.in.Step - s.in.Stage.FirstStep + 1, Round: round, Num: n,
 	}, &out)
@@ -209,7 +209,7 @@ func (s *step) buildBatch(ctx workflow.Context, problems []string, shards []blob
 	var out run.BuiltBatch
 	in := activities.BuildBatchInput{Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems, Shards: shards}
 	err := mending(ctx, s.in.Queues, s.in.Run, func() error {
-		return bookkeep(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, in, &out)
+		return doControl(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, in, &out)
 	})
 	s.log.Rollouts = out.Stats
 	return out, err

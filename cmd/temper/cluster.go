@@ -58,7 +58,7 @@ func (f *clusterFlags) open() (*fleet.Fleet, error) {
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	return fleet.New(client, c, buildinfo.Version()), nil
+	return fleet.New(client, c, buildinfo.Build()), nil
 }
 
 // with is a command over an opened cluster.

@@ -51,7 +51,7 @@ func rootCommand() *cobra.Command {
 	p := cli.PlaceFlags(root.PersistentFlags())
 	root.AddCommand(
 		upCommand(p), runCommand(p), evalCommand(p), ablateCommand(p), verifyCommand(), analyzeCommand(p), scheduleCommand(p), roleCommand(p), serveCommand(p), reportCommand(p), chatCommand(p),
-		dataCommand(), configCommand(p), modelCommand(), backendCommand(), planCommand(), doctorCommand(p), storeCommand(p), clusterCommand(), queryCommand(p), exportCommand(p), watchCommand(p),
+		dataCommand(), configCommand(p), modelCommand(), backendCommand(), planCommand(), versionCommand(), doctorCommand(p), storeCommand(p), clusterCommand(), queryCommand(p), exportCommand(p), watchCommand(p),
 	)
 	root.AddCommand(movedCommand("bench", "the instruments are bin/temper-bench: build it with ./task build:bench"))
 	completeRuns(root)

@@ -44,7 +44,7 @@ func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.Clus
 	if err != nil {
 		return none, cli.Usage(err)
 	}
-	build := jobs.Build{Cluster: c, Version: buildinfo.Version()}
+	build := jobs.Build{Cluster: c, Version: buildinfo.Build()}
 	o := workers.ClusterOptions{Backend: backend.New(client, build), Settings: placement.Settings{Rules: scalingRules(build)}, Sandbox: sandbox}
 	looking, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()

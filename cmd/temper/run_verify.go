@@ -89,8 +89,6 @@ func proofError(r chain.Report) error {
 	switch {
 	case len(r.Damage) > 0:
 		return fmt.Errorf("run %s: %d objects are not what the chain says", r.RunID, len(r.Damage))
-	case r.Manifests == 0 && r.Unchained > 0:
-		return fmt.Errorf("run %s has no chain: an older program made its %d steps; when the run goes on, its chain begins", r.RunID, r.Unchained)
 	case r.Manifests == 0:
 		return fmt.Errorf("run %s has no chain yet: it begins with the first step", r.RunID)
 	default:
@@ -110,9 +108,6 @@ func printProof(out io.Writer, r chain.Report) error {
 	}
 	fmt.Fprintf(&b, "run %s (%s): %d steps (%d to %d), %d manifests, %d objects, %.1f MB read; %d damaged\n",
 		r.RunID, state, r.Steps, r.First, r.Last, r.Manifests, r.Objects, float64(r.Bytes)/1e6, len(r.Damage))
-	if r.Unchained > 0 {
-		fmt.Fprintf(&b, "%d steps have no manifest: an older program made them\n", r.Unchained)
-	}
 	if r.Deleted > 0 {
 		fmt.Fprintf(&b, "%d objects were deleted by retention, as the chain says\n", r.Deleted)
 	}

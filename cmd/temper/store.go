@@ -12,7 +12,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/fault"
 	"temper/internal/history"
+	"temper/internal/run"
 	"temper/internal/run/chain"
 	"temper/trainer/checkpoint"
 )
@@ -127,6 +129,8 @@ func storeVerifyCommand(p *config.Process) *cobra.Command {
 type verified struct {
 	checkpoint.Verified
 	Runs []chain.Report `json:"runs"`
+	// Refused says which runs another build has stored in a form that this one does not read.
+	Refused []string `json:"refused,omitempty"`
 }
 
 // verifyStore reads all shards of checkpoints and policies, and what else the runs have stored.
@@ -137,6 +141,10 @@ func verifyStore(ctx context.Context, store blob.Store, folder string, runs []st
 		return out, err
 	}
 	for _, id := range runs {
+		if _, _, err := run.ReadOpened(ctx, store, id); fault.Of(err) == fault.InvalidConfig {
+			out.Refused = append(out.Refused, err.Error())
+			continue
+		}
 		report, err := chain.Verify(ctx, store, id, chain.Options{All: true, WithoutShards: true})
 		if err != nil {
 			return out, err
@@ -148,6 +156,9 @@ func verifyStore(ctx context.Context, store blob.Store, folder string, runs []st
 
 func (v verified) print(out io.Writer) error {
 	printVerified(out, v.Verified)
+	for _, why := range v.Refused {
+		fmt.Fprintln(out, why)
+	}
 	for _, r := range v.Runs {
 		if r.Manifests == 0 {
 			fmt.Fprintf(out, "run %s has no chain, so that nothing but its checkpoints can be checked\n", r.RunID)
@@ -171,6 +182,9 @@ func (v verified) err() error {
 	}
 	if n > 0 {
 		return fmt.Errorf("%d objects are not what the chain of their run says: bring them back from a copy of the store", n)
+	}
+	if n := len(v.Refused); n > 0 {
+		return fmt.Errorf("%d runs were not checked: builds of other formats stored them", n)
 	}
 	return nil
 }

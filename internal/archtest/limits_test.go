@@ -8,10 +8,7 @@ var manyMethods = map[string]string{
 	"internal/chat/jinja.parser":            "a method for each rule of the grammar",
 	"internal/placement/placementtest.Fake": "the port, and all that a test does to a cluster",
 	"internal/chat/tokenizer.Tokenizer":     "a setter for each part of tokenizer.json, which the parser calls while it reads",
-	"sandbox/gateway.Gateway":               "one lock orders admission, nodes and calls in flight: what they promise together has no smaller owner",
 	"internal/answer.parser":                "a method for each rule of the grammar",
-	"sandbox/session.Manager":               "one lock orders the kernels of all sessions and their histories",
-	"ui.Server":                             "one method for each request of the API, so that the table of routes names what answers",
 }
 
 // manyFiles are the packages with more files than maxFiles, each with its reason.

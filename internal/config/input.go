@@ -46,8 +46,8 @@ func decodeValue(data []byte, into reflect.Value, path string) Problems {
 	return nil
 }
 
-// fieldOf is the field of a key. One that is spelled with other capitals is not known,
-// but decoded nevertheless: an older program took it.
+// fieldOf is the field of a key. One that is spelled with other capitals is not known, but
+// decoded nevertheless, so that its value is checked, too.
 func fieldOf(v reflect.Value, key string) (field reflect.Value, known bool) {
 	for i := range v.NumField() {
 		switch name := jsonKey(v.Type().Field(i)); {

@@ -53,7 +53,7 @@ func TestDecodeInput(t *testing.T) {
 	}
 }
 
-// TestDecodeInputTakesTheRest: what an older program took is decoded as it was.
+// TestDecodeInputTakesTheRest: what is right is decoded beside what is wrong.
 func TestDecodeInputTakesTheRest(t *testing.T) {
 	var o order
 	bad := config.DecodeInput([]byte(`{"NAME": "a", "number": "x", "seed": 7, "from": {"step": 2, "x": 1}, "more": 1}`), &o)

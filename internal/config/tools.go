@@ -15,7 +15,7 @@ import (
 // as a list of names, [python], or as a mapping from names to options,
 // {python: {session: true}}. A file of functions is {path: my_tool.py} in the list, and
 // {NAME: {path: my_tool.py}} in the mapping. The frozen form is the list unless an
-// option is set, so that the configurations of older runs keep their hash.
+// option is set.
 type Tools []Tool
 
 // Tool is one tool with its options.

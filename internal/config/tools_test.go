@@ -19,7 +19,7 @@ func loadTools(t *testing.T, tools string, set map[string]string) (config.Run, e
 }
 
 // TestFormsOfTools: a list of names and a mapping to options mean the same tools,
-// and the frozen form of tools without options is that of older runs.
+// and the frozen form of tools without options is the list.
 func TestFormsOfTools(t *testing.T) {
 	const longName = "python_code_with_standard_io"
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ func RunIDs(ctx context.Context, store blob.Store) ([]string, error) {
 const folders = 8
 
 // List is what the catalog says of all runs of a store, by id, and of those that were
-// refused. A run without an entry, which an older program made, is read from its folder.
+// refused. A run without an entry is read from its folder.
 func List(ctx context.Context, store blob.Store) ([]run.CatalogEntry, error) {
 	return list(ctx, store, func(string) (run.CatalogEntry, bool) { return run.CatalogEntry{}, false })
 }
@@ -137,10 +137,11 @@ func (r *Run) Entry(ctx context.Context) (run.CatalogEntry, error) {
 	return *e, err
 }
 
-// readEntry reads an entry of the catalog, nil for none and for one that is damaged.
+// readEntry reads an entry of the catalog, nil for none and for one that is damaged or of
+// another format.
 func readEntry(ctx context.Context, store blob.Store, id string) (*run.CatalogEntry, error) {
 	e, ok, err := artifact.Lookup[run.CatalogEntry](ctx, store, artifact.Layout{RunID: id}.Catalog())
-	if errors.Is(err, blob.ErrCorrupt) || err == nil && (!ok || e.RunID != id) {
+	if errors.Is(err, blob.ErrCorrupt) || err == nil && (!ok || e.RunID != id || e.Format != run.Format) {
 		return nil, nil
 	}
 	return &e, err

@@ -51,7 +51,7 @@ func TestCatalogFollowsARun(t *testing.T) {
 		return all[0]
 	}
 	number := func(v float64) *float64 { return &v }
-	want := run.CatalogEntry{RunID: "r", Name: "r", State: run.StatePreparing, NumSteps: 5, Seed: plan.Seed, Started: at(0)}
+	want := run.CatalogEntry{RunID: "r", Format: run.Format, Name: "r", State: run.StatePreparing, NumSteps: 5, Seed: plan.Seed, Started: at(0)}
 	expect := func(what string) {
 		t.Helper()
 		if diff := cmp.Diff(want, entry()); diff != "" {
@@ -336,7 +336,7 @@ func TestEntryHasNoStepBeyondThePlan(t *testing.T) {
 	plan := opened(t, store, "r", 3)
 	made(t, store, plan, 1)
 	for _, step := range []int{1 << 40, 4, -1} {
-		putJSON(t, store, artifact.Layout{RunID: "r"}.Catalog(), run.CatalogEntry{RunID: "r", Step: step})
+		putJSON(t, store, artifact.Layout{RunID: "r"}.Catalog(), run.CatalogEntry{RunID: "r", Format: run.Format, Step: step})
 		r, err := history.Open(t.Context(), store, "r")
 		if err != nil {
 			t.Fatal(err)

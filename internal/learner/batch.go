@@ -22,7 +22,7 @@ func readBatch(ctx context.Context, store blob.Store, ref blob.Ref) (rl.Batch, e
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return rl.Batch{}, fmt.Errorf("%s: %w: %w", store.Locate(ref.Key), err, blob.ErrCorrupt)
 	}
-	batch := rl.Batch{Step: stored.Step, Samples: stored.Samples}
+	batch := rl.Batch{Step: stored.Step}
 	for i := range stored.Groups {
 		g := &stored.Groups[i]
 		if g.NumSamples == 0 {

@@ -1,7 +1,7 @@
 package learner_test
 
 import (
-	"encoding/json"
+	"bytes"
 	"math"
 	"path"
 	"slices"
@@ -70,12 +70,7 @@ func TestTokenStatsAreCompleted(t *testing.T) {
 	play := func(left string) []string {
 		h := runtest.New(t, map[string]string{"tracker.token_stats": "9"})
 		h.StoreBatches(t, sixSteps...)
-		data, err := json.Marshal(rl.Batch{Step: 1, Samples: []rl.Sample{{ProblemID: "p1"}, {ProblemID: "q1"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		runtest.Put(t, h.Store, h.Layout.Batch(1), string(data))
-		built := run.BuiltBatch{Batch: blob.RefOf(h.Layout.Batch(1), data), Samples: 2}
+		built := h.StoreBatch(t, 1, "p1", "q1")
 		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.BatchStats(1), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +119,19 @@ func checkStats(t *testing.T, h *runtest.Run, recorded, batch, problem string) {
 	if err := blob.ReadJSON(t.Context(), h.Store, batch, &stored); err != nil {
 		t.Fatal(err)
 	}
-	samples := slices.DeleteFunc(stored.Samples, func(s rl.Sample) bool { return s.ProblemID != problem })
+	var samples []rl.Sample
+	for _, g := range stored.Groups {
+		if g.ProblemID != problem {
+			continue
+		}
+		data, err := blob.ReadRef(t.Context(), h.Store, g.Samples)
+		if err == nil {
+			samples, err = rl.ReadSamples(bytes.NewReader(data))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	if len(samples) != len(list) || len(list) == 0 {
 		t.Fatalf("%s: %d samples of %s, %d in the record", batch, len(samples), problem, len(list))
 	}

@@ -21,7 +21,7 @@ type answer struct {
 // more handlers by pattern of http.ServeMux.
 func (s *Health) Handler(more map[string]http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+PathAlive, func(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.Alive()) })
+	mux.HandleFunc("GET "+PathAlive, func(w http.ResponseWriter, _ *http.Request) { s.answer(w, nil) })
 	mux.Handle("GET "+PathReady, s.ReadyHandler())
 	for pattern, h := range more {
 		mux.Handle(pattern, h)

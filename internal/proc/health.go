@@ -35,7 +35,6 @@ type Health struct {
 	served   chan struct{}   // closed when there are none
 	draining bool
 	needs    map[string]func(context.Context) error
-	progress map[string]func() error
 
 	asking sync.Mutex // one look at the needs at a time
 	asked  time.Time
@@ -46,7 +45,7 @@ type Health struct {
 func NewHealth(name string, parts ...string) *Health {
 	s := &Health{
 		name: name, started: time.Now(), pending: map[string]bool{}, served: make(chan struct{}),
-		needs: map[string]func(context.Context) error{}, progress: map[string]func() error{},
+		needs: map[string]func(context.Context) error{},
 	}
 	for _, p := range parts {
 		s.pending[p] = true
@@ -88,33 +87,9 @@ func (s *Health) Need(name string, check func(context.Context) error) {
 	s.needs[name] = check
 }
 
-// Progress adds a loop of the process. The check returns an error when the loop
-// is stuck. It must return at once and must not fail because of another process.
-func (s *Health) Progress(loop string, check func() error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.progress[loop] = check
-}
-
-// Alive returns an error when a loop of the process is stuck.
-func (s *Health) Alive() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for _, loop := range slices.Sorted(maps.Keys(s.progress)) {
-		if err := s.progress[loop](); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", loop, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Ready returns an error when the process cannot be used now: it is stuck, it does
-// not serve yet or no longer, or it lacks something that it needs.
+// Ready returns an error when the process cannot be used now: it does not serve yet or no
+// longer, or it lacks something that it needs.
 func (s *Health) Ready(ctx context.Context) error {
-	if err := s.Alive(); err != nil {
-		return err
-	}
 	s.mu.Lock()
 	pending, draining := slices.Sorted(maps.Keys(s.pending)), s.draining
 	s.mu.Unlock()

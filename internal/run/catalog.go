@@ -34,9 +34,11 @@ const (
 // writers; the newest counts, by the time of the run's workflow.
 type CatalogEntry struct {
 	RunID string `json:"run_id"`
-	Name  string `json:"name,omitempty"`
-	Seed  uint64 `json:"seed"`
-	State string `json:"state"`
+	// Format is the run's; see Format. An entry of another format counts as absent.
+	Format int    `json:"format"`
+	Name   string `json:"name,omitempty"`
+	Seed   uint64 `json:"seed"`
+	State  string `json:"state"`
 	// Reason is why the run stands, was stopped or failed.
 	Reason string `json:"reason,omitempty"`
 	// Refused marks a run that was never opened; it has no folder.
@@ -70,7 +72,7 @@ func (e *CatalogEntry) Ended() bool {
 
 // AddPlan adds what is known of a run when it is opened.
 func (e *CatalogEntry) AddPlan(plan Plan, name string, at time.Time) {
-	e.RunID, e.Name, e.Seed, e.NumSteps = plan.RunID, name, plan.Seed, plan.NumSteps()
+	e.RunID, e.Format, e.Name, e.Seed, e.NumSteps = plan.RunID, Format, name, plan.Seed, plan.NumSteps()
 	if f := plan.Fork; f != nil {
 		e.Fork = &ForkFrom{RunID: f.RunID, Step: f.Step}
 		e.Step = max(e.Step, f.Step)
@@ -179,13 +181,13 @@ func noteInCatalog(ctx context.Context, store blob.Store, runID string, add func
 	if err != nil && !errors.Is(err, blob.ErrNotExist) {
 		return err
 	}
-	if err != nil || json.Unmarshal(old, &e) != nil { // a run of an older program, or a damaged entry
+	if err != nil || json.Unmarshal(old, &e) != nil || e.Format != Format { // it is missing or damaged
 		e, _, err = EntryOfPlan(ctx, store, runID)
 		if err != nil && !errors.Is(err, blob.ErrNotExist) {
 			return err
 		}
 	}
-	e.RunID = runID
+	e.RunID, e.Format = runID, Format
 	add(&e)
 	data, err := json.Marshal(e)
 	if err != nil || bytes.Equal(data, old) {
@@ -197,6 +199,7 @@ func noteInCatalog(ctx context.Context, store blob.Store, runID string, add func
 
 // PutEntry stores the entry of a run.
 func PutEntry(ctx context.Context, store blob.Store, e CatalogEntry, cond blob.Condition) error {
+	e.Format = Format
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err

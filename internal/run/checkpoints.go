@@ -51,7 +51,7 @@ func Retained(ctx context.Context, store blob.Store, runID string, cfg config.Ru
 	}
 	best, err := BestCursors(ctx, store, PlanOf(runID, cfg), cursors, newestOf(cursors)-sft)
 	for i, cursor := range best {
-		if i < max(1, c.Best) { // the best one is never deleted, also by configurations of older programs
+		if i < max(1, c.Best) { // the best one is never deleted
 			keep(cursor, fmt.Sprintf("one of the best %d by %s", max(1, c.Best), series.Reward))
 		}
 	}

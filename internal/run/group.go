@@ -20,7 +20,7 @@ type GroupRecord struct {
 	// Samples are what the trainer gets of the group; none for a dropped one.
 	Samples    blob.Ref `json:"samples,omitzero"`
 	NumSamples int      `json:"num_samples,omitempty"`
-	// Trajectories are all that was sampled of the problem; older programs did not say.
+	// Trajectories are all that was sampled of the problem.
 	Trajectories blob.Ref `json:"trajectories,omitzero"`
 	// InfraErrors counts trajectories that the infrastructure lost. All sums up the
 	// others, Correct the correct ones among those, KeptCorrect the correct ones
@@ -37,29 +37,24 @@ type GroupRecord struct {
 	// trajectories, by Rollout (arXiv 2508.20722, equations 5 and 6).
 	ErrorPenalties  []float64 `json:"p_err,omitempty"`
 	FormatPenalties []float64 `json:"p_format,omitempty"`
-	// Released are the counts of the released code, for a group with unequal rewards. It is
-	// there, empty, for others too: older programs did not count.
-	Released *series.Released `json:"released,omitempty"`
+	// Released are the counts of the released code, zero for a group with equal rewards.
+	Released series.Released `json:"released,omitzero"`
 	// Moments sums up the advantages of the samples, where the estimator of rl.advantage
 	// whitens those of the batch; they are not whitened yet.
 	Moments *grpo.Moments `json:"moments,omitempty"`
-	// Spread is how far apart the trajectories are; older programs did not say.
-	Spread *series.Spread `json:"spread,omitempty"`
+	// Spread is how far apart the trajectories are.
+	Spread series.Spread `json:"spread,omitzero"`
 	// Rows are what the index of the step says of the trajectories, by Rollout. They pass
 	// from the shard to the index and are in no batch.
 	Rows []record.Row `json:"rows,omitempty"`
 }
 
-// StoredBatch is the batch of a step: the groups of its problems, ordered by
-// problem. Programs before it stored the samples themselves under the same key;
-// such a batch has no groups.
+// StoredBatch is the batch of a step: the groups of its problems, ordered by problem.
 type StoredBatch struct {
 	Step   int           `json:"step"`
 	Groups []GroupRecord `json:"groups,omitempty"`
 	// Whitening normalizes the advantages of the samples; nil where rl.advantage does not.
 	Whitening *grpo.Whitening `json:"whitening,omitempty"`
-	// Samples of a batch of an older program.
-	Samples []rl.Sample `json:"samples,omitempty"`
 }
 
 // ReadTrajectories reads stored trajectories in either form of package record; those of

@@ -33,8 +33,11 @@ type Loaded struct {
 	Files         map[string][]byte
 }
 
-// Load reads a run whose data is prepared.
+// Load reads a run whose data is prepared. Errors: InvalidConfig for a run of another format.
 func Load(ctx context.Context, store blob.Store, run Ref) (*Loaded, error) {
+	if _, _, err := ReadOpened(ctx, store, run.RunID); err != nil {
+		return nil, err
+	}
 	cfg, err := ReadConfig(ctx, store, run)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/run/artifact"
 )
 
@@ -27,8 +29,7 @@ type Plan struct {
 	// SearchAttributes says whether the server knows RunID, Stage and Step; an
 	// upsert of an unknown attribute would block the workflow for good.
 	SearchAttributes bool `json:"search_attributes"`
-	// ProgressAttributes says the same of Reward and RunStatus. A plan of an older
-	// program knows nothing of them, and its workflow must not tell them.
+	// ProgressAttributes says the same of Reward and RunStatus.
 	ProgressAttributes bool `json:"progress_attributes,omitempty"`
 	// Priority of Input.
 	Priority int `json:"priority,omitempty"`
@@ -183,10 +184,13 @@ func PlanOf(runID string, cfg config.Run) Plan {
 // leaves a plan without its configuration.
 type Opened struct {
 	Plan
+	// Format is the form in which the run is stored; see Format.
+	Format int `json:"format"`
+	// Version is the release that opened the run.
+	Version string `json:"version"`
 	// Owner is the workflow execution that opened the run; see OwnerOf.
 	Owner string `json:"owner"`
-	// OwnerWorkflow and OwnerNamespace are where the server has it; a plan of an older
-	// program has neither.
+	// OwnerWorkflow and OwnerNamespace are where the server has it.
 	OwnerWorkflow  string `json:"owner_workflow,omitempty"`
 	OwnerNamespace string `json:"owner_namespace,omitempty"`
 	// ConfigYAML is the content of the frozen configuration.
@@ -221,11 +225,41 @@ func OwnerOf(ctx context.Context, store blob.Store, opened Opened) (Owner, blob.
 	return owner, blob.RefOf(key, data), err
 }
 
+// Format is the form in which this build stores runs. A change after which a build reads
+// only its own runs raises it.
+const Format = 1
+
+// CheckFormat refuses a run that another build has stored in a form that this one does not
+// read. Errors: InvalidConfig.
+func (o Opened) CheckFormat() error {
+	switch {
+	case o.Format == Format:
+		return nil
+	case o.Format == 0:
+		return fault.Newf(fault.InvalidConfig, "run %s was stored by a build before v0.1.0, which temper %s does not read: read it with that build, or submit its config.yaml as a new run",
+			o.RunID, buildinfo.Version)
+	default:
+		return fault.Newf(fault.InvalidConfig, "run %s is stored in format %d by temper %s, and temper %s reads format %d: read it with temper %s, or submit its config.yaml as a new run",
+			o.RunID, o.Format, cmp.Or(o.Version, "of an unknown version"), buildinfo.Version, Format, cmp.Or(o.Version, "of that version"))
+	}
+}
+
+// ReadOpened reads what was decided when a run was opened; ok is false when there is no
+// such run. Errors: InvalidConfig for a run of another format.
+func ReadOpened(ctx context.Context, store blob.Store, runID string) (opened Opened, ok bool, err error) {
+	opened, ok, err = artifact.Lookup[Opened](ctx, store, artifact.Layout{RunID: runID}.Plan())
+	if err != nil || !ok {
+		return opened, ok, err
+	}
+	opened.RunID = runID
+	return opened, true, opened.CheckFormat()
+}
+
 // StoredPlan is the plan of a run in the store with all amendments; ok is false
-// when there is no such run.
+// when there is no such run. Errors: InvalidConfig for a run of another format.
 func StoredPlan(ctx context.Context, store blob.Store, runID string) (plan Plan, ok bool, err error) {
 	layout := artifact.Layout{RunID: runID}
-	stored, ok, err := artifact.Lookup[Opened](ctx, store, layout.Plan())
+	stored, ok, err := ReadOpened(ctx, store, runID)
 	if err != nil || !ok {
 		return Plan{}, ok, err
 	}

@@ -21,8 +21,7 @@ type Prepared struct {
 	TokenBudget int `json:"token_budget"` // longest prompt + response that a stage allows
 	// Start is the stored copy of model.path; nil for a run from random weights.
 	Start *Start `json:"start,omitempty"`
-	// Files are the tokenizer, the chat template and all data; older programs did not
-	// say.
+	// Files are the tokenizer, the chat template and all data.
 	Files []blob.Ref `json:"files,omitempty"`
 	// Dropped are the rows that preparation did not take.
 	Dropped []Dropped `json:"dropped,omitempty"`
@@ -71,7 +70,7 @@ type Evaluation struct {
 	ToolTime         time.Duration `json:"tool_ns"`
 	Wall             time.Duration `json:"wall_ns"`
 	TrajectoriesPath string        `json:"trajectories"`
-	// Record is the Ref of the trajectories; older programs did not say.
+	// Record is the Ref of the trajectories.
 	Record blob.Ref `json:"record,omitzero"`
 	// Set is the name of the set of eval.sets that was measured; Stage is 0 then.
 	Set string `json:"set,omitempty"`
@@ -106,7 +105,7 @@ type StoredFilter struct {
 	FilterResult
 	PolicyVersion int64    `json:"policy_version"`
 	RemovedIDs    []string `json:"removed_ids"`
-	// Found are what the filter found of each problem; older programs did not say.
+	// Found are what the filter found of each problem.
 	Found []blob.Ref `json:"found,omitempty"`
 }
 

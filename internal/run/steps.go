@@ -64,8 +64,8 @@ func gatherRecords(ctx context.Context, store blob.Store, layout artifact.Layout
 // blockOf is the block that a step is in.
 func blockOf(step int) int { return (step + artifact.SeriesSteps - 1) / artifact.SeriesSteps }
 
-// readBlocks reads the records of blocks, by step. A block that is not there, as in runs of
-// older programs, or that is damaged, has none: the records themselves are the truth.
+// readBlocks reads the records of blocks, by step. A block that is not there or is damaged
+// has none: the records themselves are the truth.
 func readBlocks(ctx context.Context, store blob.Store, layout artifact.Layout, blocks []int) (map[int]StepRecord, error) {
 	parts := make([][]StepRecord, len(blocks))
 	err := artifact.Each(ctx, len(blocks), func(ctx context.Context, i int) error {

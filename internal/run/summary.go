@@ -26,7 +26,7 @@ type StepRecord struct {
 	// NotPromised says which bits of the step another run of it may have otherwise; empty
 	// when all are promised.
 	NotPromised string `json:"not_promised,omitempty"`
-	// Busy has a part for each worker that sampled; older programs did not say.
+	// Busy has a part for each worker that sampled.
 	Busy []series.Busy `json:"busy,omitempty"`
 }
 

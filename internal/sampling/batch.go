@@ -50,9 +50,7 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 		return run.BuiltBatch{}, err
 	}
 	out := run.BuiltBatch{Batch: ref, Stats: rolloutNumbers(batch.Groups, in.ProblemIDs)}
-	if spread := out.Stats.Spread; spread != nil {
-		spread.Advantages = whiten(spread.Advantages, batch.Whitening)
-	}
+	out.Stats.Spread.Advantages = whiten(out.Stats.Spread.Advantages, batch.Whitening)
 	for i := range batch.Groups {
 		out.Samples += batch.Groups[i].NumSamples
 	}
@@ -91,9 +89,6 @@ func storedBatch(ctx context.Context, store blob.Store, key string) (run.StoredB
 	var batch run.StoredBatch
 	if err := json.Unmarshal(data, &batch); err != nil {
 		return batch, blob.Ref{}, fmt.Errorf("decode %s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
-	}
-	if len(batch.Groups) == 0 { // written by an older program that died right after
-		return batch, blob.Ref{}, blob.ErrNotExist
 	}
 	return batch, blob.RefOf(key, data), nil
 }
@@ -163,8 +158,8 @@ func readShards(ctx context.Context, store blob.Store, shards []blob.Ref) ([]run
 	return out, nil
 }
 
-// recordGroups makes the records of groups again, which say the same: those that were
-// sampled by an older program, and those of a shard that is gone or damaged.
+// recordGroups makes the records of groups again, which say the same, where a shard is gone
+// or damaged.
 func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.GroupRecord, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	cfg, err := run.ReadConfig(ctx, store, in.Run)
@@ -216,8 +211,8 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 	for i := range groups {
 		byID[groups[i].ProblemID] = &groups[i]
 	}
-	out := run.StepRollouts{Groups: len(groups), Released: &series.Released{}}
-	spread := &series.Spread{}
+	out := run.StepRollouts{Groups: len(groups)}
+	var spread series.Spread
 	var all, correct, kept series.Tally
 	var pErr, pFormat float64
 	for _, id := range order {
@@ -228,16 +223,8 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 		out.InfraErrors += g.InfraErrors
 		out.Kept += g.NumSamples
 		out.Partial += g.Partial
-		if g.Released == nil { // of an older program
-			out.Released = nil
-		} else if out.Released != nil {
-			out.Released.Merge(*g.Released)
-		}
-		if g.Spread == nil { // of an older program
-			spread = nil
-		} else if spread != nil {
-			spread.Merge(*g.Spread)
-		}
+		out.Released.Merge(g.Released)
+		spread.Merge(g.Spread)
 		for _, v := range g.Versions {
 			out.Versions = series.AddTokens(out.Versions, v.Version, v.Tokens)
 		}
@@ -260,9 +247,7 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 	out.MeanResponseTokens, out.MeanTurns = all.Mean(float64(all.Tokens)), all.Mean(float64(all.Turns))
 	out.MeanCalls, out.ClipRatio = all.Mean(float64(all.Calls)), all.Mean(float64(all.Clipped))
 	out.Trajectories = all.Num + out.InfraErrors
-	if spread != nil {
-		out.Spread = spread.Summary()
-	}
+	out.Spread = spread.Summary()
 	out.PErrMean, out.PFormatMean = correct.Mean(pErr), correct.Mean(pFormat)
 	return out
 }

@@ -65,8 +65,8 @@ func TestBatchNumbers(t *testing.T) {
 		MeanResponseTokens: (2. + 4 + 2 + 1 + 1 + 1 + 2) / 7, MeanTurns: (2. + 4 + 2 + 1 + 1 + 1 + 2) / 7,
 		MeanCalls: 6. / 7, ClipRatio: 1. / 7,
 		Groups: 3, GroupsAllCorrect: 1, GroupsAllWrong: 1, Trajectories: 8, Kept: 3, InfraErrors: 1,
-		Released: &series.Released{Groups: 1, Trajectories: 3, Results: 5, Answers: 3, OneAnswer: 3}, // no result has a word
-		Spread: &series.SpreadSummary{
+		Released: series.Released{Groups: 1, Trajectories: 3, Results: 5, Answers: 3, OneAnswer: 3}, // no result has a word
+		Spread: series.SpreadSummary{
 			ResponseMin: 1, ResponseP50: 2, ResponseP90: 2, ResponseMax: 4, // of 1 1 1 2 2 2 4
 			Prompts: series.Range{Num: 7, Sum: 7, Min: 1, Max: 1}, Rewards: series.Range{Num: 7, Sum: 4, Min: 0, Max: 1},
 			Turns:      series.Range{Num: 7, Sum: 13, Min: 1, Max: 4},

@@ -61,7 +61,7 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 	kept, samples := built.Kept, built.Samples
 	out := run.GroupRecord{
 		ProblemID: g.Problem.ID, Fate: built.Fate, NumSamples: len(samples), Moments: built.Moments, Trajectories: g.ref,
-		Released: countReleased(g.Trajectories, built.Fate), Spread: &series.Spread{},
+		Released: countReleased(g.Trajectories, built.Fate),
 	}
 	for i := range g.Trajectories {
 		t := &g.Trajectories[i]
@@ -107,10 +107,10 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 }
 
 // countReleased counts as the released code does what its rejection of equal rewards leaves.
-func countReleased(ts []rl.Trajectory, fate grpo.Fate) *series.Released {
+func countReleased(ts []rl.Trajectory, fate grpo.Fate) series.Released {
 	var out series.Released
 	if fate != grpo.FateKept && fate != grpo.FateTooSmall {
-		return &out
+		return out
 	}
 	out.Groups = 1
 	for i := range ts {
@@ -121,7 +121,7 @@ func countReleased(ts []rl.Trajectory, fate grpo.Fate) *series.Released {
 		penalty, _ := c.Penalties()
 		out.Add(c.Results, c.Errors, penalty, c.Answers)
 	}
-	return &out
+	return out
 }
 
 // countVersions counts the tokens that each version has sampled.
@@ -193,18 +193,16 @@ func (r recorder) rows(ts []rl.Trajectory, samples []rl.Sample, fate grpo.Fate) 
 }
 
 // storeIndex stores the index of a step, with whitened advantages, and takes the rows out
-// of the groups. It writes none where a group of an older program has no rows. It runs
-// before the batch is stored, so that a step with a batch has its index.
+// of the groups. It runs before the batch is stored, so that a step with a batch has its
+// index.
 func storeIndex(ctx context.Context, store blob.Store, in BatchInput, batch run.StoredBatch) error {
 	var rows []record.Row
-	whole := true
 	for i := range batch.Groups {
 		g := &batch.Groups[i]
-		whole = whole && len(g.Rows) > 0
 		rows = append(rows, g.Rows...)
 		g.Rows = nil
 	}
-	if !whole {
+	if len(rows) == 0 {
 		return nil
 	}
 	for i := range rows {

@@ -30,7 +30,7 @@ type Busy struct {
 	Work *Work `json:"work,omitempty"`
 	// PeakMemory is the most memory that the process has held since its start, bytes.
 	PeakMemory int64 `json:"peak_memory_bytes,omitempty"`
-	// Usage is what the sampling itself knows; older programs did not say.
+	// Usage is what the sampling itself knows; nil for a trainer.
 	Usage *SamplerUse `json:"usage,omitempty"`
 }
 

@@ -47,9 +47,8 @@ func (r *Released) Merge(o Released) {
 
 func (r *Released) mean(sum float64) float64 { return sum / float64(max(1, r.Trajectories)) }
 
-// releasedRows are the series of the released code under its names. A step whose batch was
-// made by an older program has none of them. Their population is what its function
-// reject_equal_reward leaves.
+// releasedRows are the series of the released code under its names. Their population is
+// what its function reject_equal_reward leaves.
 var releasedRows = []row{
 	releasedRow("roc_error_ratio/global_err_ratio", Share, Lower, "tool results with the word error, of groups with unequal rewards", func(r *Released) float64 { return Ratio(r.Errors, r.Results) }),
 	releasedRow("roc_error_ratio/penalty_weight", Share, Lower, "mean p_err by the word error, of the same trajectories, right or wrong", func(r *Released) float64 { return r.mean(r.Penalties) }),
@@ -67,16 +66,11 @@ var releasedRows = []row{
 }
 
 func releasedRow(name, unit string, better Direction, meaning string, of func(*Released) float64) row {
-	return releasedStepRow(name, unit, better, meaning, func(s *Step) float64 { return of(s.Rollouts.Released) })
+	return releasedStepRow(name, unit, better, meaning, func(s *Step) float64 { return of(&s.Rollouts.Released) })
 }
 
 func releasedStepRow(name, unit string, better Direction, meaning string, of func(*Step) float64) row {
-	return row{Metric{name, unit, better, meaning}, func(s *Step) (float64, bool) {
-		if s.Rollouts.Released == nil {
-			return 0, false
-		}
-		return of(s), true
-	}}
+	return row{Metric{name, unit, better, meaning}, func(s *Step) (float64, bool) { return of(s), true }}
 }
 
 // equalGroups counts the groups whose rewards are all equal.

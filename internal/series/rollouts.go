@@ -26,10 +26,10 @@ type Rollouts struct {
 	InfraErrors        int     `json:"infra_errors"`
 	PErrMean           float64 `json:"p_err_mean"`    // over correct trajectories
 	PFormatMean        float64 `json:"p_format_mean"` // over correct trajectories
-	// Released are the counts of the released code; older programs did not count.
-	Released *Released `json:"released,omitempty"`
-	// Spread is how far apart the trajectories are; older programs did not say.
-	Spread *SpreadSummary `json:"spread,omitempty"`
+	// Released are the counts of the released code.
+	Released Released `json:"released,omitzero"`
+	// Spread is how far apart the trajectories are.
+	Spread SpreadSummary `json:"spread,omitzero"`
 	// GroupsTooSmall are those that rl.roc.mode released has dropped for their size.
 	GroupsTooSmall int `json:"groups_too_small,omitempty"`
 	// Partial are the trajectories that several policies sampled, and Versions what each has

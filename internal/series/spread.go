@@ -77,8 +77,8 @@ func (s *Spread) Merge(o Spread) {
 }
 
 // Summary is the spread without the tokens of each trajectory, which becomes four numbers.
-func (s *Spread) Summary() *SpreadSummary {
-	out := &SpreadSummary{Prompts: s.Prompts, Rewards: s.Rewards, Turns: s.Turns, Advantages: s.Advantages, Statuses: s.Statuses}
+func (s *Spread) Summary() SpreadSummary {
+	out := SpreadSummary{Prompts: s.Prompts, Rewards: s.Rewards, Turns: s.Turns, Advantages: s.Advantages, Statuses: s.Statuses}
 	sorted := slices.Sorted(slices.Values(s.Responses))
 	if n := len(sorted); n > 0 {
 		out.ResponseMin, out.ResponseMax = sorted[0], sorted[n-1]
@@ -109,8 +109,7 @@ func (s *SpreadSummary) share(name status.Status) float64 {
 	return Ratio(s.Statuses[name], all)
 }
 
-// spreadRows are the series of the spread. A step whose batch was made by an older program
-// has none of them.
+// spreadRows are the series of the spread.
 var spreadRows = slices.Concat([]row{
 	spreadRow("critic/rewards/max", rewardOne, Neither, "highest reward of a trajectory", func(s *SpreadSummary) float64 { return s.Rewards.Max }),
 	spreadRow("critic/rewards/min", rewardOne, Neither, "lowest reward of a trajectory", func(s *SpreadSummary) float64 { return s.Rewards.Min }),
@@ -129,12 +128,7 @@ var spreadRows = slices.Concat([]row{
 }, statusRows())
 
 func spreadRow(name, unit string, better Direction, meaning string, of func(*SpreadSummary) float64) row {
-	return row{Metric{name, unit, better, meaning}, func(s *Step) (float64, bool) {
-		if s.Rollouts.Spread == nil {
-			return 0, false
-		}
-		return of(s.Rollouts.Spread), true
-	}}
+	return row{Metric{name, unit, better, meaning}, func(s *Step) (float64, bool) { return of(&s.Rollouts.Spread), true }}
 }
 
 // statusRows have a series for each way in which a call can end.

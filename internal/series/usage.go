@@ -127,7 +127,7 @@ func (g Gauge) mean() float64 { return g.Sum / float64(max(1, g.Looks)) }
 // beside are two engines side by side: of the sum only its mean and its most are known.
 func (g Gauge) beside(o Gauge) Gauge { return Gauge{1, g.mean() + o.mean(), g.Max + o.Max} }
 
-// usageRows are the series of usage. A step of an older program has none of them.
+// usageRows are the series of usage. A step that no process of ours sampled has none of them.
 var usageRows = []row{
 	usageRow("tool/wall_s/p50", Seconds, Lower, "what half of the programs of calls took at most", func(u *SamplerUse) float64 { return u.CallWall.Quantile(0.5).Seconds() }),
 	usageRow("tool/wall_s/p95", Seconds, Lower, "what 95 % of the programs of calls took at most", func(u *SamplerUse) float64 { return u.CallWall.Quantile(0.95).Seconds() }),

@@ -20,15 +20,12 @@ type Config struct {
 	Address string
 	// Namespace of the runs.
 	Namespace string
-	// Identity is shown by the server; empty = pid@host, or role, process and host
-	// when there is Held.
+	// Identity is shown by the server; empty = pid@host.
 	Identity string
 	// Logger takes the SDK's lines; nil = slog.Default.
 	Logger *slog.Logger
 	// Timeout bounds the first contact; 0 means 5 s.
 	Timeout time.Duration
-	// Held, when not nil, sees every task that comes over the connection.
-	Held *Held
 	// Metrics takes the counts of the SDK; nil discards them.
 	Metrics client.MetricsHandler
 }
@@ -55,9 +52,6 @@ func Load(cfg Config) (client.Options, error) {
 		options.Namespace = client.DefaultNamespace
 	}
 	options.Identity = cfg.Identity
-	if options.Identity == "" && cfg.Held != nil {
-		options.Identity = identity(cfg.Held.dir)
-	}
 	logger := cfg.Logger
 	if logger == nil {
 		logger = slog.Default()
@@ -65,9 +59,6 @@ func Load(cfg Config) (client.Options, error) {
 	options.Logger = log.NewStructuredLogger(logger)
 	options.MetricsHandler = cfg.Metrics
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(printableID))
-	if cfg.Held != nil {
-		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, cfg.Held.options()...)
-	}
 	return options, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"temper/sandbox"
@@ -12,270 +14,246 @@ import (
 // errShutdown answers the calls that a gateway refuses or gives up when it ends.
 var errShutdown = fmt.Errorf("%w: gateway is shutting down", sandbox.ErrUnavailable)
 
-// admit lets c in and sends it on its way. Otherwise c has its answer.
-func (g *Gateway) admit(c *call) bool {
+// dispatcher decides where calls run: it admits them, gives free slots of nodes to waiting
+// calls, and repeats calls whose node failed. Its lock orders calls, nodes and sessions
+// together: a call that is admitted counts against the limits, a node that is gone takes
+// nothing, and a session has one call at a time, whatever happens in between.
+type dispatcher struct {
+	cfg Config
+	*background
+
+	mu       sync.Mutex
+	closed   bool
+	waiting  waitingCalls
+	nodes    nodeSet
+	sessions sessions
+	bytes    int64 // of all calls inside
+	running  int
+	seq      uint64
+	totals   Totals
+	answers  rate
+}
+
+func newDispatcher(cfg Config, b *background) *dispatcher {
+	return &dispatcher{
+		cfg: cfg, background: b, sessions: newSessions(cfg.Sessions),
+		waiting: waitingCalls{byRun: make(map[string]int)}, nodes: nodeSet{patience: cfg.Patience, noneSince: time.Now()},
+	}
+}
+
+// close refuses new calls from now on.
+func (d *dispatcher) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+}
+
+// inside returns the number of calls that wait or run.
+func (d *dispatcher) inside() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running + d.waiting.n
+}
+
+// admit admits c and queues it, or reports false when c has its answer.
+func (d *dispatcher) admit(c *call) bool {
 	now := time.Now()
-	c.size, c.arrived = size(&c.req), now
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if c.err = g.admissible(c, now); c.err != nil {
+	c.size, c.arrived = sizeOf(&c.req), now
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c.err = d.admissible(c, now); c.err != nil {
 		return false
 	}
-	if c.req.Session != "" && !g.admitCell(c, now) {
+	if c.req.Session != "" && !d.admitCell(c, now) {
 		return false
 	}
-	g.calls.Add(1)
-	g.totals.Admitted++
-	g.seq++
-	c.seq = g.seq
-	g.bytes += c.size
-	g.wait(c)
-	if c.session == nil || g.sessions.begin(c) {
-		g.enqueue(c)
-		g.dispatch(now)
+	d.calls.Add(1)
+	d.totals.Admitted++
+	d.seq++
+	c.seq = d.seq
+	d.bytes += c.size
+	d.waiting.add(c)
+	if c.session == nil || d.sessions.begin(c) {
+		d.waiting.enqueue(c)
+		d.assign(now)
 	}
 	return true
 }
 
-// admitCell gives c its session.
-func (g *Gateway) admitCell(c *call, now time.Time) bool {
+// admitCell assigns c its session, or reports false when c has its answer.
+func (d *dispatcher) admitCell(c *call, now time.Time) bool {
 	var reason string
-	if reason, c.err = g.sessions.inherit(&c.req); c.err != nil {
-		g.totals.Refused++
+	if reason, c.err = d.sessions.inherit(&c.req); c.err != nil {
+		d.totals.Refused++
 		return false
 	}
 	if reason == "" {
-		reason = g.sessions.full(&c.req)
+		reason = d.sessions.full(&c.req)
 	}
 	if reason != "" {
-		g.totals.Refused++
+		d.totals.Refused++
 		c.res = &sandbox.Result{ID: c.req.ID, Status: sandbox.StatusRefused, Reason: reason}
 		return false
 	}
-	if detail := g.sessions.join(c, now); detail != "" {
-		g.totals.Overloaded++
-		c.err = &sandbox.Overloaded{Detail: detail, RetryAfter: g.advice(now)}
+	if detail := d.sessions.join(c, now); detail != "" {
+		d.totals.Overloaded++
+		c.err = &sandbox.Overloaded{Detail: detail, RetryAfter: d.retryAfter(now)}
 		return false
 	}
 	return true
 }
 
-// admissible says why a call cannot come in.
-func (g *Gateway) admissible(c *call, now time.Time) error {
+// admissible returns the error that refuses c, nil to admit it.
+func (d *dispatcher) admissible(c *call, now time.Time) error {
 	switch {
-	case g.closed:
-		g.totals.Unavailable++
+	case d.closed:
+		d.totals.Unavailable++
 		return errShutdown
-	case g.forsaken(now):
-		g.totals.Unavailable++
-		return g.errForsaken()
-	case g.waiting >= g.cfg.Queue:
-		g.totals.Overloaded++
-		return &sandbox.Overloaded{Detail: fmt.Sprintf("%d calls wait, the limit", g.waiting), RetryAfter: g.advice(now)}
-	case g.bytes+c.size > g.cfg.QueueBytes:
-		g.totals.Overloaded++
+	case d.nodes.unavailable(now):
+		d.totals.Unavailable++
+		return d.nodes.errUnavailable()
+	case d.waiting.n >= d.cfg.Queue:
+		d.totals.Overloaded++
+		return &sandbox.Overloaded{Detail: fmt.Sprintf("%d calls wait, the limit", d.waiting.n), RetryAfter: d.retryAfter(now)}
+	case d.bytes+c.size > d.cfg.QueueBytes:
+		d.totals.Overloaded++
 		return &sandbox.Overloaded{
-			Detail:     fmt.Sprintf("the calls inside hold %d bytes, another %d are above the limit of %d", g.bytes, c.size, g.cfg.QueueBytes),
-			RetryAfter: g.advice(now),
+			Detail:     fmt.Sprintf("the calls inside hold %d bytes, another %d are above the limit of %d", d.bytes, c.size, d.cfg.QueueBytes),
+			RetryAfter: d.retryAfter(now),
 		}
 	}
 	return nil
 }
 
-// size is what a call is charged: its texts and what is kept beside them.
-func size(req *sandbox.Request) int64 {
+// sizeOf returns the bytes that a call counts against QueueBytes: its texts.
+func sizeOf(req *sandbox.Request) int64 {
 	n := len(req.ID) + len(req.Fixture) + len(req.Run) + len(req.Session)
 	return int64(n) + cellBytes(req) + historyBytes(req)
 }
 
-// enqueue puts c into the queue of the calls that may run on the same nodes. A call
-// that comes back goes before those that have not had a node.
-func (g *Gateway) enqueue(c *call) {
-	q := &g.shared
-	if c.session != nil {
-		q = &g.openings
-		if home := c.session.home; home != nil && home.accepting() {
-			q = &home.bound
-		}
-	}
-	if c.deaths >= suspicious {
-		q = &g.suspects
-	}
-	if c.attempts > 0 || c.returned {
-		q.pushFront(c)
-	} else {
-		q.push(c)
-	}
-}
-
-// dispatch hands out calls while there are free slots: the node with the largest free
-// share takes the next call, whoever sent it.
-func (g *Gateway) dispatch(now time.Time) {
-	for g.waiting > 0 {
-		g.quarantine()
+// assign sends waiting calls to nodes while slots are free: the node with the largest free
+// share takes the next call.
+func (d *dispatcher) assign(now time.Time) {
+	for d.waiting.n > 0 {
+		d.nodes.quarantine(d.waiting.suspects.n > 0)
 		var best *node
-		for _, n := range g.nodes {
-			if (best == nil || n.freer(best)) && n.room(g.cfg.Prefetch, now) && g.source(n, now) != nil {
+		for _, n := range d.nodes.live {
+			if (best == nil || n.freer(best)) && n.room(d.cfg.Prefetch, now) && d.waiting.queueFor(n, d.nodes.isolated, now) != nil {
 				best = n
 			}
 		}
 		if best == nil {
 			return
 		}
-		g.send(g.source(best, now), best)
+		d.send(d.waiting.queueFor(best, d.nodes.isolated, now), best)
 	}
 }
 
-// quarantine sets one node aside while there are suspects. The node finishes what it
-// has, then gets the suspects one by one and nothing else. It is one node at most, so
-// that suspects cost no more than its slots.
-func (g *Gateway) quarantine() {
-	if g.ward != nil && (!g.ward.accepting() || g.suspects.n == 0 && g.ward.inFlight == 0) {
-		g.ward = nil
-	}
-	if g.ward != nil || g.suspects.n == 0 {
-		return
-	}
-	for _, n := range g.nodes {
-		if n.accepting() && (g.ward == nil || n.inFlight < g.ward.inFlight) {
-			g.ward = n
-		}
-	}
-}
-
-// source returns the queue from which n takes its next call, nil for none. The
-// queues are asked in turn, so that none of them waits for another to be empty.
-func (g *Gateway) source(n *node, now time.Time) *turns {
-	if n == g.ward {
-		if n.inFlight == 0 && g.suspects.n > 0 {
-			return &g.suspects
-		}
-		return nil
-	}
-	for i := range 3 {
-		switch (n.next + i) % 3 {
-		case 0:
-			if g.shared.n > 0 {
-				return &g.shared
-			}
-		case 1:
-			if n.bound.n > 0 {
-				return &n.bound
-			}
-		default:
-			if g.openings.n > 0 && !n.sessions.on(now) {
-				return &g.openings
-			}
-		}
-	}
-	return nil
-}
-
-// send grants the next call of q to n.
-func (g *Gateway) send(q *turns, n *node) {
+// send grants n to the next call of q.
+func (d *dispatcher) send(q *fairQueue, n *node) {
 	c := q.pop()
 	switch q {
-	case &g.shared:
+	case &d.waiting.shared:
 		n.next = 1
 	case &n.bound:
 		n.next = 2
 	default:
 		n.next = 0
 	}
-	g.unwait(c)
+	d.waiting.leave(c)
 	c.node = n
-	g.running++
+	d.running++
 	n.inFlight++
 	n.peak[0] = max(n.peak[0], n.inFlight)
-	g.seq++
-	n.lastSent = g.seq
+	d.seq++
+	n.lastSent = d.seq
 	c.granted <- grant{node: n}
 }
 
-// settle frees the slot of an attempt that ended and decides what it was: the
-// answer, or a reason to put the call back. It reports whether c has its answer.
-func (g *Gateway) settle(ctx context.Context, c *call, res *sandbox.Result, err error) bool {
+// settle frees the slot of an attempt that ended, and answers c or queues it again. It
+// reports whether c has its answer.
+func (d *dispatcher) settle(ctx context.Context, c *call, res *sandbox.Result, err error) bool {
 	now := time.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	defer g.dispatch(now) // after the slot is free and the call, perhaps, back
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.assign(now) // after the slot is free and the call is perhaps back in a queue
 	n := c.node
-	g.release(c)
+	d.release(c)
 	n.refresh(now)
 	if err == nil {
-		g.answered(c, n, res, now)
-		g.leave(c)
+		d.succeed(c, n, res, now)
+		d.finish(c)
 		return true
 	}
-	if c.err = g.failed(ctx, c, n, err, now); c.err != nil {
-		g.leave(c)
+	if c.err = d.fail(ctx, c, n, err, now); c.err != nil {
+		d.finish(c)
 		return true
 	}
 	if c.attempts < maxAttempts {
 		c.returned = true
-		g.totals.Retried++
-		n.member.retried++
-		g.wait(c)
-		g.enqueue(c)
+		d.totals.Retried++
+		n.listing.retried++
+		d.waiting.add(c)
+		d.waiting.enqueue(c)
 		return false
 	}
-	g.giveUpOn(c, err, now)
-	g.leave(c)
+	d.exhaust(c, err, now)
+	d.finish(c)
 	return true
 }
 
-// answered gives c the result of n.
-func (g *Gateway) answered(c *call, n *node, res *sandbox.Result, now time.Time) {
+// succeed answers c with the result of n.
+func (d *dispatcher) succeed(c *call, n *node, res *sandbox.Result, now time.Time) {
 	c.res = res
 	n.pauses.reset()
 	if c.session != nil {
 		n.sessions.reset()
-		g.sessions.record(c, n, res)
+		d.sessions.record(c, n, res)
 	}
-	n.member.done++
-	g.totals.Done++
-	g.drained.add(now)
+	n.listing.done++
+	d.totals.Done++
+	d.answers.add(now)
 }
 
-// giveUpOn answers a call that has no attempt left. One that was alone on the
-// last of the nodes that died under it is to blame; otherwise the nodes are.
-func (g *Gateway) giveUpOn(c *call, err error, now time.Time) {
+// exhaust answers a call that has no attempt left. A call under which every node died, the
+// last while it ran alone, was the cause; otherwise the nodes were.
+func (d *dispatcher) exhaust(c *call, err error, now time.Time) {
 	if c.deaths < maxAttempts {
-		g.totals.Unavailable++
+		d.totals.Unavailable++
 		c.err = fmt.Errorf("%w: %d nodes failed the call, the last with: %w", sandbox.ErrUnavailable, c.attempts, err)
 		return
 	}
-	g.totals.Killed++
-	g.drained.add(now)
+	d.totals.Killed++
+	d.answers.add(now)
 	c.res = &sandbox.Result{
 		ID: c.req.ID, Status: sandbox.StatusKilled, ExitCode: 137,
 		Reason: "ends the node that runs it, again and again",
 	}
 }
 
-// failed notes why an attempt has no answer. The error that it returns is the
-// answer; without one the call is to be repeated, if it has attempts left.
-func (g *Gateway) failed(ctx context.Context, c *call, n *node, err error, now time.Time) error {
+// fail records why an attempt has no answer. An error that it returns is the answer; nil
+// means that the call may be repeated.
+func (d *dispatcher) fail(ctx context.Context, c *call, n *node, err error, now time.Time) error {
 	switch {
 	case ctx.Err() != nil:
-		g.totals.Cancelled++
+		d.totals.Cancelled++
 		return ctx.Err()
-	case g.life.Err() != nil:
-		g.totals.Unavailable++
+	case d.life.Err() != nil:
+		d.totals.Unavailable++
 		return errShutdown
 	case errors.Is(err, context.DeadlineExceeded) && late(ctx, now):
-		// The node's clock was the first to say so.
-		g.totals.Cancelled++
+		// The node's clock was ahead.
+		d.totals.Cancelled++
 		return context.DeadlineExceeded
 	case errors.Is(err, sandbox.ErrConflict), errors.Is(err, sandbox.ErrSessionLost): // the answer of a node that works
 		n.pauses.reset()
-		n.member.done++
-		g.totals.Done++
-		g.drained.add(now)
+		n.listing.done++
+		d.totals.Done++
+		d.answers.add(now)
 		return err
 	case errors.Is(err, sandbox.ErrOverloaded):
-		// Somebody else was faster to the slot; that is no fault of the call.
-		n.member.overloaded++
+		// Another gateway took the slot; the attempt does not count.
+		n.listing.overloaded++
 		if c.session != nil && c.session.home != n {
 			n.sessions.start(now, err)
 		} else {
@@ -283,10 +261,10 @@ func (g *Gateway) failed(ctx context.Context, c *call, n *node, err error, now t
 		}
 		return nil
 	}
-	n.member.lastError = err.Error()
+	n.listing.lastError = err.Error()
 	switch {
 	case n.leaving || n.load.Draining:
-		// It said that it would go: neither suspicious nor an attempt.
+		// It announced its end: neither suspicious nor an attempt.
 	case !n.alive():
 		c.attempts++
 		c.deaths++
@@ -297,17 +275,17 @@ func (g *Gateway) failed(ctx context.Context, c *call, n *node, err error, now t
 	return nil
 }
 
-// late reports whether the caller has too little time left for another try.
+// late reports whether too little time is left for another attempt.
 func late(ctx context.Context, now time.Time) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && deadline.Sub(now) < 10*time.Millisecond
 }
 
 // release frees the slot of c.
-func (g *Gateway) release(c *call) {
+func (d *dispatcher) release(c *call) {
 	n := c.node
 	c.node = nil
-	g.running--
+	d.running--
 	n.inFlight--
 	if n.leaving && n.inFlight == 0 {
 		close(n.empty)
@@ -315,51 +293,110 @@ func (g *Gateway) release(c *call) {
 }
 
 // abandon removes a call that ends while no attempt is under way.
-func (g *Gateway) abandon(c *call, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (d *dispatcher) abandon(c *call, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch {
 	case c.node != nil: // granted in the same moment
-		g.release(c)
+		d.release(c)
 	case c.queue != nil:
 		c.queue.remove(c)
 	}
-	g.unwait(c)
+	d.waiting.leave(c)
 	c.err = err
 	if errors.Is(err, sandbox.ErrUnavailable) {
-		g.totals.Unavailable++
+		d.totals.Unavailable++
 	} else {
-		g.totals.Cancelled++
+		d.totals.Cancelled++
 	}
-	g.leave(c)
-	g.dispatch(time.Now())
+	d.finish(c)
+	d.assign(time.Now())
 }
 
-// leave ends what the gateway keeps of c and lets its session go on.
-func (g *Gateway) leave(c *call) {
-	g.bytes -= c.size
+// finish releases what c holds and starts the next call of its session.
+func (d *dispatcher) finish(c *call) {
+	d.bytes -= c.size
 	if c.session == nil {
 		return
 	}
-	if next := g.sessions.leave(c); next != nil {
-		g.enqueue(next)
+	if next := d.sessions.leave(c); next != nil {
+		d.waiting.enqueue(next)
 	}
 }
 
-// wait counts c among those that wait, in a queue or behind their own session.
-func (g *Gateway) wait(c *call) {
-	c.waits = true
-	g.waiting++
-	g.depth[c.req.Run]++
+// addNode lets n take calls.
+func (d *dispatcher) addNode(n *node) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n.listing.node = n
+	n.listing.lastError = ""
+	n.refresh(now)
+	d.nodes.live = append(d.nodes.live, n)
+	d.nodes.note(now)
+	d.assign(now)
 }
 
-func (g *Gateway) unwait(c *call) {
-	if !c.waits {
-		return
+// removeNode drops n. The attempts on it end by themselves.
+func (d *dispatcher) removeNode(n *node) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.nodes.live = slices.DeleteFunc(slices.Clone(d.nodes.live), func(other *node) bool { return other == n })
+	n.listing.node = nil
+	n.refresh(now) // it may have announced its end
+	if !n.leaving && !n.load.Draining && d.life.Err() == nil {
+		n.listing.deaths++
 	}
-	c.waits = false
-	g.waiting--
-	if g.depth[c.req.Run]--; g.depth[c.req.Run] == 0 {
-		delete(g.depth, c.req.Run)
+	n.bound.moveTo(&d.waiting.openings)
+	d.nodes.note(now)
+	d.assign(now)
+}
+
+// retireNode lets n finish the calls that it has, and gives it no more.
+func (d *dispatcher) retireNode(n *node) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n.leaving = true
+	if n.inFlight == 0 {
+		close(n.empty)
 	}
+	n.bound.moveTo(&d.waiting.openings)
+	d.nodes.note(now)
+	d.assign(now)
+}
+
+// refresh reads the announced loads, and fails the waiting calls when no node has taken
+// calls for Patience.
+func (d *dispatcher) refresh(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range d.nodes.live {
+		n.refresh(now)
+		if !n.accepting() {
+			n.bound.moveTo(&d.waiting.openings)
+		}
+	}
+	d.nodes.note(now)
+	if d.nodes.unavailable(now) {
+		d.waiting.failAll(d.nodes.errUnavailable())
+	}
+	d.assign(now)
+}
+
+// closeSession forgets a session and reports whether it was known. It calls closeAt, which
+// must not block, with the live node that may have the kernel.
+func (d *dispatcher) closeSession(key sessionKey, closeAt func(home *node)) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.sessions.known[key]
+	if s == nil {
+		return false
+	}
+	d.sessions.drop(s)
+	if n := s.home; n != nil && n.alive() && !d.closed {
+		closeAt(n)
+	}
+	return true
 }

@@ -5,7 +5,7 @@ import "net/http"
 // Routes serves the list of nodes without a listener.
 func (g *Gateway) Routes() http.Handler {
 	mux := http.NewServeMux()
-	g.route(mux)
+	(&nodesAPI{registry: g.registry}).route(mux)
 	return mux
 }
 
@@ -16,5 +16,5 @@ func (g *Gateway) Abort() {
 	g.Drain()
 	g.end()
 	g.calls.Wait()
-	g.owners.Wait()
+	g.tasks.Wait()
 }

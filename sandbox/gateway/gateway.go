@@ -84,94 +84,82 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Gateway implements sandbox.Executor over many nodes.
+// Gateway implements sandbox.Executor over many nodes. Its dispatcher owns the one lock
+// over the calls, nodes and sessions; the registry of nodes uses the same lock.
 type Gateway struct {
 	cfg Config
+	end context.CancelFunc // ends the life of calls, links and background work
+	*background
 
-	life   context.Context // ends when the last call has been answered; stored because calls and nodes outlive New
-	end    context.CancelFunc
-	owners sync.WaitGroup // the keepers of the nodes and the clock
-	calls  sync.WaitGroup
+	registry *registry
+	dispatch *dispatcher
+}
 
-	mu       sync.Mutex
-	closed   bool
-	members  map[string]*member
-	parting  map[string]*member // unlisted, with calls still on them
-	nodes    []*node
-	lonely   time.Time // since when no node takes calls; zero while one does
-	shared   turns     // calls that any node may run
-	openings turns     // calls of sessions that have no node
-	suspects turns     // calls that saw two nodes die
-	ward     *node     // where suspects run alone; nil while there are none
-	waiting  int       // in all queues, also behind their own session
-	bytes    int64     // of all calls inside
-	running  int
-	seq      uint64
-	depth    map[string]int // waiting calls by run
-	sessions sessions
-	totals   Totals
-	drained  rate
+// background is shared by the parts of a gateway: its life, and the goroutines that Close
+// waits for.
+type background struct {
+	life  context.Context // ends when the last call has its answer; stored because calls and nodes outlive New
+	tasks sync.WaitGroup  // one for each listed node, and one for time
+	calls sync.WaitGroup
 }
 
 var _ sandbox.Executor = (*Gateway)(nil)
 
 // New returns a gateway that starts to dial its nodes. The error names every
-// address that cannot be understood. Close ends it; ctx gives only values.
+// malformed address. Close ends it; only the values of ctx are used.
 func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	cfg = cfg.withDefaults()
-	g := &Gateway{
-		cfg: cfg, members: make(map[string]*member), parting: make(map[string]*member), depth: make(map[string]int),
-		sessions: newSessions(cfg.Sessions), lonely: time.Now(),
-	}
 	addresses, err := parseAddresses(cfg.Nodes)
 	if err != nil {
 		return nil, err
 	}
+	g := &Gateway{cfg: cfg, background: &background{}}
 	g.life, g.end = context.WithCancel(context.WithoutCancel(ctx))
+	g.dispatch = newDispatcher(cfg, g.background)
+	g.registry = newRegistry(cfg, g.background, g.dispatch)
 	for _, address := range addresses {
-		if _, err := g.enroll(address, forever); err != nil { //nolint:contextcheck // the keeper lives as long as the gateway
+		if _, err := g.registry.list(address, forever); err != nil { //nolint:contextcheck // the link lives as long as the gateway
 			g.end()
-			g.owners.Wait()
+			g.tasks.Wait()
 			return nil, err
 		}
 	}
-	g.owners.Go(g.tick)
+	g.tasks.Go(g.tick)
 	return g, nil
 }
 
-// call is one request inside the gateway; all but the first fields are guarded
-// by Gateway.mu.
+// call is one request inside the gateway; dispatcher.mu guards all but the first fields.
 type call struct {
 	req     sandbox.Request
 	size    int64
 	arrived time.Time
 	granted chan grant // holds one
-	// The answer, written once and read by the call's own goroutine.
+	// res or err is the answer, written once and read by the goroutine of Execute.
 	res *sandbox.Result
 	err error
 
 	seq      uint64
-	queue    *turns // where it waits, nil elsewhere
-	line     *line
+	queue    *fairQueue // in which it waits, nil elsewhere
+	line     *runLine
 	prev     *call
 	next     *call
-	returned bool     // waits not for the first time
-	waits    bool     // counted in Gateway.waiting
+	returned bool     // waits again after an attempt
+	waits    bool     // counted in waitingCalls.n
 	session  *session // nil for a call of its own
-	node     *node    // where it runs
+	node     *node    // on which it runs
 	attempts int      // that ended without an answer
-	deaths   int      // of nodes that it was on
+	deaths   int      // of nodes while it ran on them
 }
 
-// grant is what a waiting call gets: a node to run on, or the error that ends it.
+// grant ends the wait of a call: with a node to run on, or with an error.
 type grant struct {
 	node *node
 	err  error
 }
 
-// maxAttempts is the number of nodes a call may see fail, and suspicious the
-// number of deaths after which it runs alone on a node, so that the next death
-// tells who is to blame.
+// maxAttempts is the number of failed attempts after which a call is given up, and
+// suspicious the number of node deaths after which it runs alone on a node, so that the
+// next death shows whether the call causes it.
 const (
 	maxAttempts = 3
 	suspicious  = 2
@@ -187,7 +175,7 @@ func (g *Gateway) Execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 		return sandbox.Result{}, err
 	}
 	c := &call{req: req, granted: make(chan grant, 1)}
-	if g.admit(c) {
+	if g.dispatch.admit(c) {
 		g.serve(ctx, c)
 		g.calls.Done()
 	}
@@ -197,7 +185,7 @@ func (g *Gateway) Execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 	return *c.res, nil
 }
 
-// serve gets c its answer.
+// serve runs attempts until c has its answer.
 func (g *Gateway) serve(ctx context.Context, c *call) {
 	for {
 		n := g.await(ctx, c)
@@ -207,7 +195,7 @@ func (g *Gateway) serve(ctx context.Context, c *call) {
 	}
 }
 
-// await returns the node that c may run on; without one c has its answer.
+// await returns the node that c may run on, or nil when c has its answer.
 func (g *Gateway) await(ctx context.Context, c *call) *node {
 	var err error
 	select {
@@ -221,12 +209,12 @@ func (g *Gateway) await(ctx context.Context, c *call) *node {
 	case <-g.life.Done():
 		err = errShutdown
 	}
-	g.abandon(c, err)
+	g.dispatch.abandon(c, err)
 	return nil
 }
 
-// attempt runs c on n and reports whether that gave it its answer. It ends with
-// the caller's context, with the node and with the gateway, whichever is first.
+// attempt runs c on n and reports whether c has its answer. It ends with the caller's
+// context, the node or the gateway, whichever is first.
 func (g *Gateway) attempt(ctx context.Context, c *call, n *node) bool {
 	queued := time.Since(c.arrived)
 	attempt, stop := context.WithCancel(ctx)
@@ -241,16 +229,16 @@ func (g *Gateway) attempt(ctx context.Context, c *call, n *node) bool {
 	}
 	res.ID = c.req.ID
 	res.Usage.Queue += queued
-	return g.settle(ctx, c, &res, err)
+	return g.dispatch.settle(ctx, c, &res, err)
 }
 
-// longestID is the length above which the ID at a node is a hash; a node takes longer
-// ones, too.
+// longestID is the length above which the ID at a node is a hash; nodes accept longer
+// IDs too.
 const longestID = 256
 
-// idAtNode is the ID of a call at its node. All runs share the stream to a node, where
-// answers are known by their IDs alone: calls of two runs must not have the same one.
-// It depends on the call only, so that a call that is sent again gets its first answer.
+// idAtNode returns the ID of a call at its node. All runs share the stream to a node, and
+// answers are matched by ID: calls of two runs must have different IDs. The ID depends only
+// on the call, so that a repeated call gets its first answer.
 func idAtNode(req *sandbox.Request) string {
 	if req.ID == "" {
 		return "" // the stream makes one up
@@ -263,25 +251,51 @@ func idAtNode(req *sandbox.Request) string {
 	return id
 }
 
-// Drain refuses new calls from now on and announces it; those inside go on.
-func (g *Gateway) Drain() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-}
+// Drain refuses new calls from now on and announces it; calls inside continue.
+func (g *Gateway) Drain() { g.dispatch.close() }
 
-func (g *Gateway) inside() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.running + g.waiting
-}
+// Stats returns a snapshot.
+func (g *Gateway) Stats() Stats { return g.dispatch.stats(g.registry) }
 
-// Close refuses new calls, lets those inside finish until ctx ends, answers the
-// rest as unavailable, and returns when every link is closed. The error is
-// ctx.Err() when calls had to be given up.
+// Load returns the load that the gateway announces to its clients, as a node does.
+func (g *Gateway) Load() httpapi.Load { return g.dispatch.load() }
+
+// Close refuses new calls, waits for calls inside until ctx ends, answers the rest as
+// unavailable, and returns when every link is closed. The error is ctx.Err() when calls
+// were given up.
 func (g *Gateway) Close(ctx context.Context) error {
 	g.Drain()
 	err := drain.Wait(ctx, &g.calls, g.end)
-	g.owners.Wait()
+	g.tasks.Wait()
 	return err
+}
+
+// CloseSession forgets the session of that name in run, here and on its node, and
+// reports whether there was one.
+func (g *Gateway) CloseSession(run, name string) bool {
+	key := sessionKey{run, name}
+	return g.dispatch.closeSession(key, func(home *node) {
+		if closer, ok := home.link.(sandbox.SessionCloser); ok {
+			g.tasks.Go(func() { g.closeAt(home, closer, key) })
+		}
+	})
+}
+
+// refreshPeriod bounds how late the gateway reads the announced load of a node on which no
+// call ends.
+const refreshPeriod = 100 * time.Millisecond
+
+// tick handles the changes that only time brings: announced loads, ended pauses,
+// exhausted patience.
+func (g *Gateway) tick() {
+	ticker := time.NewTicker(refreshPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-g.life.Done():
+			return
+		case now := <-ticker.C:
+			g.dispatch.refresh(now)
+		}
+	}
 }

@@ -2,50 +2,50 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
 )
 
-// node is one live link and what the gateway has there; all but the first fields
-// are guarded by Gateway.mu.
+// node is one live link with the calls that the gateway has there; dispatcher.mu guards all
+// but the first fields.
 type node struct {
-	member *member
-	link   Link
-	life   context.Context // ends with the link or the gateway; attempts hang on it
-	retire context.CancelFunc
+	listing *listing
+	link    Link
+	life    context.Context // ends with the link or the gateway, and ends the attempts
+	retire  context.CancelFunc
 
 	load     httpapi.Load
-	others   int           // calls of other gateways there, by its load
-	leaving  bool          // unlisted by hand: finishes what it has
-	empty    chan struct{} // closed when a leaving node has nothing left
+	others   int           // calls of other gateways there, estimated from its load
+	leaving  bool          // unlisted: finishes its calls
+	empty    chan struct{} // closed when a leaving node has no call left
 	inFlight int
 	peak     [2]int // most calls in flight in this and the last period of peaks
 	rotated  time.Time
 	lastSent uint64
 
-	bound    turns // calls of sessions that live here
-	next     int   // the source that is asked first
-	pauses   pause // after it refused or failed a call
-	sessions pause // after it refused to open a session
+	bound    fairQueue // calls of sessions that live here
+	next     int       // the queue that is asked first
+	pauses   pause     // after it refused or failed a call
+	sessions pause     // after it refused to open a session
 }
 
-// peakPeriod covers the second between two announcements and the way here.
+// peakPeriod covers the second between two announcements, and their way.
 const peakPeriod = 2 * time.Second
 
-// alive is false too for a link whose end its keeper has yet to see, so that a
-// call does not meet the same death twice.
+// alive reports whether the link has no error. It is false as soon as the link ends, so
+// that no call meets the same death twice.
 func (n *node) alive() bool { return n.link.Err() == nil }
 
-// accepting reports whether new calls may be meant for n at all.
+// accepting reports whether n may take new calls at all.
 func (n *node) accepting() bool {
 	return n.load.Slots > 0 && !n.leaving && !n.load.Draining && n.alive()
 }
 
-// refresh takes over what the node announced last. What it has beyond the most
-// that this gateway had there lately belongs to other gateways. That is judged
-// once for each announcement: calls sent after it are not in it.
+// refresh reads the last announced load. Calls beyond this gateway's recent peak belong to
+// other gateways. It judges once an announcement: calls sent later are not in it.
 func (n *node) refresh(now time.Time) {
 	if now.Sub(n.rotated) >= peakPeriod {
 		n.rotated = now
@@ -57,9 +57,8 @@ func (n *node) refresh(now time.Time) {
 	}
 }
 
-// free is the number of slots that nobody uses, negative when the prefetch is in
-// use. One slot stays for this gateway, so that it is not shut out where others
-// came first.
+// free returns the number of unused slots, negative when the prefetch is in use. One slot
+// stays for this gateway, so that other gateways cannot shut it out.
 func (n *node) free() int { return max(1, n.load.Slots-n.others) - n.inFlight }
 
 // room reports whether n takes another call now.
@@ -67,14 +66,14 @@ func (n *node) room(prefetch int, now time.Time) bool {
 	return n.free() > -prefetch && !n.pauses.on(now) && n.accepting()
 }
 
-// freer compares by the share of slots that are free, then by who waited longer
-// for a call.
+// freer reports whether n has a larger share of free slots than than, or the same and an
+// older last call.
 func (n *node) freer(than *node) bool {
 	a, b := n.free()*than.load.Slots, than.free()*n.load.Slots
 	return a > b || a == b && n.lastSent < than.lastSent
 }
 
-// pause keeps calls away for a time that doubles from failure to failure.
+// pause keeps calls away for a time that doubles with each failure.
 type pause struct {
 	until time.Time
 	last  time.Duration
@@ -87,8 +86,8 @@ const (
 
 func (p *pause) on(now time.Time) bool { return now.Before(p.until) }
 
-// start begins a pause, at least as long as advised; failures that come in while
-// it lasts are of calls sent before and do not prolong it.
+// start begins a pause, at least as long as err advises. Failures during a pause belong to
+// calls sent before it and do not prolong it.
 func (p *pause) start(now time.Time, err error) {
 	if p.on(now) {
 		return
@@ -97,5 +96,53 @@ func (p *pause) start(now time.Time, err error) {
 	p.until = now.Add(min(max(p.last, sandbox.RetryAfter(err, 0)), lastPause))
 }
 
-// reset is for a node that works.
+// reset ends the pause after a success.
 func (p *pause) reset() { *p = pause{} }
+
+// nodeSet holds the live nodes.
+type nodeSet struct {
+	live      []*node
+	isolated  *node     // runs suspects, one at a time; nil while there are none
+	noneSince time.Time // since when no node takes calls; zero while one does
+	patience  time.Duration
+}
+
+// note records since when no node takes calls.
+func (s *nodeSet) note(now time.Time) {
+	for _, n := range s.live {
+		if n.accepting() {
+			s.noneSince = time.Time{}
+			return
+		}
+	}
+	if s.noneSince.IsZero() {
+		s.noneSince = now
+	}
+}
+
+// unavailable reports whether no node has taken calls for the patience.
+func (s *nodeSet) unavailable(now time.Time) bool {
+	return !s.noneSince.IsZero() && now.Sub(s.noneSince) >= s.patience
+}
+
+// errUnavailable is the answer of calls while unavailable.
+func (s *nodeSet) errUnavailable() error {
+	return fmt.Errorf("%w: no node has taken calls for %v", sandbox.ErrUnavailable, s.patience)
+}
+
+// quarantine isolates one node while there are suspects. The node finishes its calls, then
+// runs the suspects one by one and nothing else. One node at most is isolated, so that
+// suspects cost no more than its slots.
+func (s *nodeSet) quarantine(suspects bool) {
+	if s.isolated != nil && (!s.isolated.accepting() || !suspects && s.isolated.inFlight == 0) {
+		s.isolated = nil
+	}
+	if s.isolated != nil || !suspects {
+		return
+	}
+	for _, n := range s.live {
+		if n.accepting() && (s.isolated == nil || n.inFlight < s.isolated.inFlight) {
+			s.isolated = n
+		}
+	}
+}

@@ -1,25 +1,28 @@
 package gateway
 
-import "container/list"
+import (
+	"container/list"
+	"time"
+)
 
-// turns is a queue in which runs take turns: each gives one call, then the next
-// run does. Inside a run the order is that of arrival. The zero value is empty.
-type turns struct {
-	lines map[string]*line
-	order list.List // of *line, the next one to give a call first
+// fairQueue is a queue in which runs take turns, one call each. The calls of a run are in
+// order of arrival. The zero value is empty.
+type fairQueue struct {
+	lines map[string]*runLine
+	order list.List // of *runLine, the run whose turn is next first
 	n     int
 }
 
-// line is the queue of one run, a list through the calls themselves: a waiting
-// call costs no allocation here, and leaves from the middle at once.
-type line struct {
+// runLine is the queue of one run, a list linked through the calls: a waiting call needs no
+// allocation and leaves the middle in constant time.
+type runLine struct {
 	run         string
 	first, last *call
 	place       *list.Element
 }
 
-func (t *turns) push(c *call) {
-	l := t.enter(c)
+func (q *fairQueue) push(c *call) {
+	l := q.enter(c)
 	c.prev, c.next = l.last, nil
 	if l.last == nil {
 		l.first = c
@@ -29,10 +32,10 @@ func (t *turns) push(c *call) {
 	l.last = c
 }
 
-// pushFront puts a call back before those that have not had a node yet, in the
-// order of arrival among those that came back too.
-func (t *turns) pushFront(c *call) {
-	l := t.enter(c)
+// pushFront queues a call that was on a node before the calls that were not, in order of
+// arrival among the former.
+func (q *fairQueue) pushFront(c *call) {
+	l := q.enter(c)
 	c.returned = true
 	var before *call
 	after := l.first
@@ -52,46 +55,46 @@ func (t *turns) pushFront(c *call) {
 	}
 }
 
-// enter returns the line of c's run, which joins the turns when it is new.
-func (t *turns) enter(c *call) *line {
-	if t.lines == nil {
-		t.lines = make(map[string]*line)
+// enter returns the line of c's run, adding a new one at the end of the turns.
+func (q *fairQueue) enter(c *call) *runLine {
+	if q.lines == nil {
+		q.lines = make(map[string]*runLine)
 	}
-	l := t.lines[c.req.Run]
+	l := q.lines[c.req.Run]
 	if l == nil {
-		l = &line{run: c.req.Run}
-		l.place = t.order.PushBack(l)
-		t.lines[l.run] = l
+		l = &runLine{run: c.req.Run}
+		l.place = q.order.PushBack(l)
+		q.lines[l.run] = l
 	}
-	c.queue, c.line = t, l
-	t.n++
+	c.queue, c.line = q, l
+	q.n++
 	return l
 }
 
-// peek returns the call whose turn it is, nil when none waits.
-func (t *turns) peek() *call {
-	if front := t.order.Front(); front != nil {
-		return front.Value.(*line).first //nolint:forcetypeassert // the list holds nothing else
+// peek returns the next call, nil when none waits.
+func (q *fairQueue) peek() *call {
+	if front := q.order.Front(); front != nil {
+		return front.Value.(*runLine).first //nolint:forcetypeassert // the list holds nothing else
 	}
 	return nil
 }
 
-// pop takes the call whose turn it is; its run goes to the end of the turns.
-func (t *turns) pop() *call {
-	c := t.peek()
+// pop removes and returns the next call; its run goes to the end of the turns.
+func (q *fairQueue) pop() *call {
+	c := q.peek()
 	if c == nil {
 		return nil
 	}
 	l := c.line
-	t.remove(c)
+	q.remove(c)
 	if l.first != nil {
-		t.order.MoveToBack(l.place)
+		q.order.MoveToBack(l.place)
 	}
 	return c
 }
 
-// remove takes c out from wherever it is.
-func (t *turns) remove(c *call) {
+// remove removes c, wherever it is in the queue.
+func (q *fairQueue) remove(c *call) {
 	l := c.line
 	if c.prev == nil {
 		l.first = c.next
@@ -104,19 +107,106 @@ func (t *turns) remove(c *call) {
 		c.next.prev = c.prev
 	}
 	c.prev, c.next, c.queue, c.line = nil, nil, nil, nil
-	t.n--
+	q.n--
 	if l.first == nil {
-		t.order.Remove(l.place)
-		delete(t.lines, l.run)
+		q.order.Remove(l.place)
+		delete(q.lines, l.run)
 	}
 }
 
-// moveTo empties t into the front of to. Each line goes from its end, so that
-// every call finds its place at once.
-func (t *turns) moveTo(to *turns) {
-	for t.n > 0 {
-		c := t.peek().line.last
-		t.remove(c)
+// moveTo moves all calls to the front of to. It takes each line from its end, so that every
+// call finds its place in constant time.
+func (q *fairQueue) moveTo(to *fairQueue) {
+	for q.n > 0 {
+		c := q.peek().line.last
+		q.remove(c)
 		to.pushFront(c)
+	}
+}
+
+// waitingCalls holds the calls that wait for a node, in one queue for each kind of node
+// that they may run on; the calls bound to one node wait in node.bound.
+type waitingCalls struct {
+	shared   fairQueue      // calls that any node may run
+	openings fairQueue      // calls of sessions that have no node
+	suspects fairQueue      // calls under which nodes died; only nodeSet.isolated takes them
+	n        int            // in all queues, and behind their own session
+	byRun    map[string]int // the same by run
+}
+
+// add counts c among the calls that wait, in a queue or behind their own session.
+func (w *waitingCalls) add(c *call) {
+	c.waits = true
+	w.n++
+	w.byRun[c.req.Run]++
+}
+
+// leave ends the count of c.
+func (w *waitingCalls) leave(c *call) {
+	if !c.waits {
+		return
+	}
+	c.waits = false
+	w.n--
+	if w.byRun[c.req.Run]--; w.byRun[c.req.Run] == 0 {
+		delete(w.byRun, c.req.Run)
+	}
+}
+
+// enqueue puts c into the queue of the calls that may run on the same nodes. A call that
+// was on a node before goes ahead of calls that were not.
+func (w *waitingCalls) enqueue(c *call) {
+	q := &w.shared
+	if c.session != nil {
+		q = &w.openings
+		if home := c.session.home; home != nil && home.accepting() {
+			q = &home.bound
+		}
+	}
+	if c.deaths >= suspicious {
+		q = &w.suspects
+	}
+	if c.attempts > 0 || c.returned {
+		q.pushFront(c)
+	} else {
+		q.push(c)
+	}
+}
+
+// queueFor returns the queue from which n takes its next call, nil for none. The queues
+// take turns, so that none waits until another is empty.
+func (w *waitingCalls) queueFor(n, isolated *node, now time.Time) *fairQueue {
+	if n == isolated {
+		if n.inFlight == 0 && w.suspects.n > 0 {
+			return &w.suspects
+		}
+		return nil
+	}
+	for i := range 3 {
+		switch (n.next + i) % 3 {
+		case 0:
+			if w.shared.n > 0 {
+				return &w.shared
+			}
+		case 1:
+			if n.bound.n > 0 {
+				return &n.bound
+			}
+		default:
+			if w.openings.n > 0 && !n.sessions.on(now) {
+				return &w.openings
+			}
+		}
+	}
+	return nil
+}
+
+// failAll ends the wait of all queued calls with err.
+func (w *waitingCalls) failAll(err error) {
+	for _, q := range []*fairQueue{&w.shared, &w.openings, &w.suspects} {
+		for c := q.pop(); c != nil; c = q.pop() {
+			w.leave(c)
+			c.granted <- grant{err: err}
+		}
 	}
 }

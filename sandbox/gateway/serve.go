@@ -78,7 +78,7 @@ func Serve(ctx context.Context, cfg Service, logger *slog.Logger) error {
 		Ready: func() { ready(s, cfg, logger) },
 		Drain: func() {
 			g.Drain()
-			logger.Info("draining", "calls_inside", g.inside(), "timeout", cfg.Drain.String())
+			logger.Info("draining", "calls_inside", g.dispatch.inside(), "timeout", cfg.Drain.String())
 		},
 		Finish: g.Close, Timeout: cfg.Drain,
 	})
@@ -166,11 +166,12 @@ func handler(g *Gateway, cfg Service, logger *slog.Logger) http.Handler {
 		Logger: logger, Load: g.Load, Budget: cfg.Budget, CloseSession: g.CloseSession,
 		Status: func() any { return g.Stats() },
 	}))
+	nodes := &nodesAPI{registry: g.registry}
 	if cfg.NodeToken == "" {
-		mux.HandleFunc(PathNodes+"/", g.refuseNodes)
-		mux.HandleFunc(PathNodes, g.refuseNodes)
+		mux.HandleFunc(PathNodes+"/", nodes.refuse)
+		mux.HandleFunc(PathNodes, nodes.refuse)
 	} else {
-		g.route(mux)
+		nodes.route(mux)
 	}
 	for pattern, h := range more {
 		mux.Handle(pattern, h)

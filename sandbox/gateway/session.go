@@ -52,30 +52,30 @@ func (l SessionLimits) withDefaults() SessionLimits {
 	return l
 }
 
-// sessions is the bounded map of sessions, guarded by Gateway.mu.
+// sessions is the bounded map of sessions; dispatcher.mu guards it.
 type sessions struct {
 	limits SessionLimits
 	known  map[sessionKey]*session
 	used   list.List // of *session, least recently used first
 	bytes  int64     // of all records
-	moved  int64     // cells that went to another node than the one before
+	moved  int64     // cells that ran on another node than the cell before
 }
 
-// sessionKey names a session: runs do not reach each other's, as on a node.
+// sessionKey names a session; each run has its own names.
 type sessionKey struct{ run, name string }
 
 func keyOf(req *sandbox.Request) sessionKey { return sessionKey{req.Run, req.Session} }
 
-// session is one kernel of a trajectory: where it lives, what it has run, and
-// the calls that wait for their predecessor.
+// session is one kernel of a trajectory: its node, the cells that it has run, and the calls
+// that wait for their predecessor.
 type session struct {
 	key     sessionKey
-	home    *node // that has the kernel, perhaps gone by now; nil before the first answer
+	home    *node // that has the kernel, perhaps no longer live; nil before the first answer
 	history []string
-	stdin   []string        // of the cells of history; nil when a caller did not say
-	times   []time.Duration // how long they ran; shorter than history where a caller did not say
-	fresh   bool            // it began with a call that did not say so, and was not answered yet
-	branch  string          // the session that it branches from, until it was answered
+	stdin   []string        // of the cells of history; nil when unknown
+	times   []time.Duration // run times of the cells; shorter than history where unknown
+	fresh   bool            // it began with a call that did not say so, and has no answer yet
+	branch  string          // the session that it branches from, until the first answer
 	bytes   int64           // of history and stdin
 	current *call           // admitted first, waiting or running
 	pending []*call         // behind current
@@ -88,7 +88,7 @@ func newSessions(limits SessionLimits) sessions {
 	return sessions{limits: limits, known: make(map[sessionKey]*session)}
 }
 
-// full says why a cell cannot be added to the record of its session.
+// full returns why the record of a session has no room for a cell, "" where it has.
 func (ss *sessions) full(req *sandbox.Request) string {
 	cells, bytes := len(req.History), historyBytes(req)
 	if s := ss.known[keyOf(req)]; s != nil {
@@ -111,7 +111,7 @@ func (ss *sessions) full(req *sandbox.Request) string {
 	return ""
 }
 
-// join gives c its session. The detail says why there is no place for it.
+// join assigns c its session. A detail that is not empty says why it cannot.
 func (ss *sessions) join(c *call, now time.Time) (detail string) {
 	s := ss.known[keyOf(&c.req)]
 	if s != nil && len(s.pending) >= ss.limits.Waiting {
@@ -138,8 +138,7 @@ func (ss *sessions) join(c *call, now time.Time) (detail string) {
 	return ""
 }
 
-// forget drops the session that was used least recently, if it is idle long
-// enough and not the one to keep.
+// forget drops the least recently used session, if it is idle long enough and not keep.
 func (ss *sessions) forget(keep *session, now time.Time) bool {
 	front := ss.used.Front()
 	if front == nil {
@@ -153,7 +152,7 @@ func (ss *sessions) forget(keep *session, now time.Time) bool {
 	return true
 }
 
-// drop removes s; calls that still hold it go on without a record.
+// drop removes s; calls that still hold it continue without a record.
 func (ss *sessions) drop(s *session) {
 	ss.used.Remove(s.place)
 	s.place = nil
@@ -162,11 +161,10 @@ func (ss *sessions) drop(s *session) {
 	s.history, s.stdin, s.times, s.bytes = nil, nil, nil, 0
 }
 
-// inherit gives a call that branches the cells of the session that it names, as if its
-// caller had sent them. The error is that of a session which the call needs and the gateway
-// does not know: it was restarted, or has forgotten it, and only the caller can make it
-// anew. Whether the number of cells is the expected one is the node's to say, when the cells
-// before have been answered.
+// inherit gives a call that branches the cells of the session that it names, as if the
+// caller had sent them. The error reports a session that the call needs and the gateway does
+// not know, after a restart or because it was forgotten: only the caller can make it again.
+// The node checks the expected number of cells, when the cells before have their answers.
 func (ss *sessions) inherit(req *sandbox.Request) (refusal string, err error) {
 	own := ss.known[keyOf(req)]
 	switch {
@@ -189,36 +187,18 @@ func (ss *sessions) inherit(req *sandbox.Request) (refusal string, err error) {
 	return "", nil
 }
 
-// CloseSession forgets the session of that name in run, here and on its node, and
-// reports whether there was one.
-func (g *Gateway) CloseSession(run, name string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := g.sessions.known[sessionKey{run, name}]
-	if s == nil {
-		return false
-	}
-	g.sessions.drop(s)
-	if n := s.home; n != nil && n.alive() && !g.closed {
-		if closer, ok := n.link.(sandbox.SessionCloser); ok {
-			g.owners.Go(func() { g.closeAt(n, closer, s.key) })
-		}
-	}
-	return true
-}
-
-// closeAt ends a session on its node. If that fails, the kernel still ends when it has
-// been idle for long, so a failure is only logged.
+// closeAt ends a session on its node. A failure is only logged: the kernel ends anyway when
+// it has been idle for long.
 func (g *Gateway) closeAt(n *node, closer sandbox.SessionCloser, key sessionKey) {
 	ctx, cancel := context.WithTimeout(n.life, dialTimeout)
 	defer cancel()
 	if _, err := closer.CloseSession(ctx, key.run, key.name); err != nil {
-		g.cfg.Logger.Debug("close session", "node", n.member.address, "err", err)
+		g.cfg.Logger.Debug("close session", "node", n.listing.address, "err", err)
 	}
 }
 
-// record adds a cell that was answered to those that a new kernel has to repeat. A
-// cell that ended its kernel, by a limit or by itself, left no state behind.
+// record adds an answered cell to the cells that a new kernel has to repeat. A cell that
+// ended its kernel, by a limit or by itself, left no state.
 func (ss *sessions) record(c *call, n *node, res *sandbox.Result) {
 	s := c.session
 	if s.home != nil && s.home != n {
@@ -241,8 +221,7 @@ func (ss *sessions) record(c *call, n *node, res *sandbox.Result) {
 	ss.bytes += cellBytes(&c.req)
 }
 
-// leave ends c's turn and returns the call of its session that is next, if c was
-// the current one.
+// leave ends c's turn and returns the next call of its session, if c was the current one.
 func (ss *sessions) leave(c *call) *call {
 	s := c.session
 	s.coming -= cellBytes(&c.req)
@@ -263,9 +242,8 @@ func (ss *sessions) leave(c *call) *call {
 	return next
 }
 
-// begin makes c the current call of its session and gives it the cells to
-// repeat; it reports false when another one has to end first. A caller that
-// sends a history of its own is believed.
+// begin makes c the current call of its session and gives it the cells to repeat; it
+// reports false when another call has to end first. A history sent by the caller wins.
 func (ss *sessions) begin(c *call) bool {
 	s := c.session
 	if s.current != nil {

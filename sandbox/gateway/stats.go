@@ -2,60 +2,58 @@ package gateway
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"temper/sandbox"
 	"temper/sandbox/httpapi"
 )
 
 // Stats is a snapshot of a gateway.
 type Stats struct {
-	Nodes    []NodeStats `json:"nodes"` // by address, also those that are down
+	Nodes    []NodeStats `json:"nodes"` // by address, including nodes that are down
 	InFlight int         `json:"in_flight"`
 	Waiting  int         `json:"waiting"`
 	Queue    int         `json:"queue"` // room for waiting calls
-	// Bytes are those of the calls inside, waiting or running.
+	// Bytes counts the texts of the calls inside, waiting or running.
 	Bytes      int64 `json:"bytes"`
 	QueueBytes int64 `json:"queue_bytes"`
-	// Runs are the waiting calls by run, the longest queues first, at most 100.
+	// Runs holds the waiting calls by run, the longest queues first, at most 100.
 	Runs         []RunStats `json:"runs"`
 	Sessions     int        `json:"sessions"`
 	SessionBytes int64      `json:"session_bytes"`
-	// DrainRate is the number of calls answered in a second, lately.
+	// DrainRate is the recent number of answers a second.
 	DrainRate float64 `json:"drain_rate"`
 	Draining  bool    `json:"draining"`
 	Totals    Totals  `json:"totals"`
 }
 
 // Totals count calls since the start. Admitted is the sum of Done, Killed,
-// Cancelled, the calls inside, and those of Unavailable that were let in.
+// Cancelled, the calls inside, and the admitted ones of Unavailable.
 type Totals struct {
 	Admitted    int64 `json:"admitted"`
 	Done        int64 `json:"done"`        // answered by a node
-	Killed      int64 `json:"killed"`      // answered as the end of every node
-	Cancelled   int64 `json:"cancelled"`   // given up by the caller, or out of its time
-	Unavailable int64 `json:"unavailable"` // answered with sandbox.ErrUnavailable, let in or not
-	Overloaded  int64 `json:"overloaded"`  // not let in, sandbox.ErrOverloaded
-	Refused     int64 `json:"refused"`     // not let in, sandbox.StatusRefused
-	Retried     int64 `json:"retried"`     // attempts that went back into the queue
-	Moved       int64 `json:"moved"`       // cells that went to another node than the one before
+	Killed      int64 `json:"killed"`      // answered as killed after the death of several nodes
+	Cancelled   int64 `json:"cancelled"`   // given up by the caller, or past its deadline
+	Unavailable int64 `json:"unavailable"` // answered with sandbox.ErrUnavailable, admitted or not
+	Overloaded  int64 `json:"overloaded"`  // not admitted, sandbox.ErrOverloaded
+	Refused     int64 `json:"refused"`     // not admitted, sandbox.StatusRefused
+	Retried     int64 `json:"retried"`     // attempts after which the call was queued again
+	Moved       int64 `json:"moved"`       // cells that ran on another node than the cell before
 }
 
 // NodeStats is one node as this gateway sees it.
 type NodeStats struct {
 	Address    string `json:"address"`
 	Up         bool   `json:"up"`
-	Draining   bool   `json:"draining"` // takes nothing new
-	Joined     bool   `json:"joined"`   // by itself, with a lease
+	Draining   bool   `json:"draining"` // takes no new calls
+	Joined     bool   `json:"joined"`   // listed itself, with a lease
 	Slots      int    `json:"slots"`
-	Busy       int    `json:"busy"`      // as the node says, for all gateways
+	Busy       int    `json:"busy"`      // as the node announces, for all gateways
 	InFlight   int    `json:"in_flight"` // of this gateway
 	Done       int64  `json:"done"`
-	Retried    int64  `json:"retried"`    // calls that it did not answer
-	Overloaded int64  `json:"overloaded"` // calls that it did not take
+	Retried    int64  `json:"retried"`    // calls that it failed to answer
+	Overloaded int64  `json:"overloaded"` // calls that it refused
 	Deaths     int64  `json:"deaths"`     // links that broke
 	LastError  string `json:"last_error,omitempty"`
 }
@@ -69,24 +67,24 @@ type RunStats struct {
 // maxRuns bounds the runs of a snapshot.
 const maxRuns = 100
 
-// Stats returns a snapshot.
-func (g *Gateway) Stats() Stats {
+// stats returns a snapshot of the gateway with the nodes of r.
+func (d *dispatcher) stats(r *registry) Stats {
 	now := time.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	s := Stats{
-		Nodes: make([]NodeStats, 0, len(g.members)), InFlight: g.running,
-		Waiting: g.waiting, Queue: g.cfg.Queue, Bytes: g.bytes, QueueBytes: g.cfg.QueueBytes,
-		Runs:     make([]RunStats, 0, len(g.depth)),
-		Sessions: len(g.sessions.known), SessionBytes: g.sessions.bytes,
-		DrainRate: g.drained.perSecond(now), Draining: g.closed, Totals: g.totals,
+		Nodes: make([]NodeStats, 0, len(r.listed)), InFlight: d.running,
+		Waiting: d.waiting.n, Queue: d.cfg.Queue, Bytes: d.bytes, QueueBytes: d.cfg.QueueBytes,
+		Runs:     make([]RunStats, 0, len(d.waiting.byRun)),
+		Sessions: len(d.sessions.known), SessionBytes: d.sessions.bytes,
+		DrainRate: d.answers.perSecond(now), Draining: d.closed, Totals: d.totals,
 	}
-	s.Totals.Moved = g.sessions.moved
-	for _, m := range g.members {
+	s.Totals.Moved = d.sessions.moved
+	for _, m := range r.listed {
 		s.Nodes = append(s.Nodes, m.stats())
 	}
 	slices.SortFunc(s.Nodes, func(a, b NodeStats) int { return strings.Compare(a.Address, b.Address) })
-	for run, n := range g.depth {
+	for run, n := range d.waiting.byRun {
 		s.Runs = append(s.Runs, RunStats{run, n})
 	}
 	slices.SortFunc(s.Runs, func(a, b RunStats) int {
@@ -96,7 +94,7 @@ func (g *Gateway) Stats() Stats {
 	return s
 }
 
-func (m *member) stats() NodeStats {
+func (m *listing) stats() NodeStats {
 	s := NodeStats{
 		Address: m.address, Joined: !m.until.IsZero(), Done: m.done, Retried: m.retried,
 		Overloaded: m.overloaded, Deaths: m.deaths, LastError: m.lastError,
@@ -108,12 +106,12 @@ func (m *member) stats() NodeStats {
 	return s
 }
 
-// Load is what the gateway announces to its clients, as a node does.
-func (g *Gateway) Load() httpapi.Load {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := httpapi.Load{Busy: g.running, Waiting: g.waiting, Queue: g.cfg.Queue, Draining: g.closed}
-	for _, n := range g.nodes {
+// load returns the load that the gateway announces.
+func (d *dispatcher) load() httpapi.Load {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := httpapi.Load{Busy: d.running, Waiting: d.waiting.n, Queue: d.cfg.Queue, Draining: d.closed}
+	for _, n := range d.nodes.live {
 		if n.accepting() {
 			l.Slots += n.load.Slots
 		}
@@ -121,27 +119,22 @@ func (g *Gateway) Load() httpapi.Load {
 	return l
 }
 
-// Bounds of the advice to a caller that was not let in.
+// Bounds of retryAfter.
 const (
-	minAdvice  = 100 * time.Millisecond
-	idleAdvice = time.Second // while nothing is answered at all
-	maxAdvice  = 30 * time.Second
+	minRetryAfter  = 100 * time.Millisecond
+	idleRetryAfter = time.Second // while no call is answered
+	maxRetryAfter  = 30 * time.Second
 )
 
-// advice is the time in which an eighth of the queue drains at the rate of the last
-// seconds. That is long enough for room for more than one caller, and short enough
-// that nodes do not run dry.
-func (g *Gateway) advice(now time.Time) time.Duration {
-	rate := g.drained.perSecond(now)
+// retryAfter returns the time in which an eighth of the queue drains at the recent rate:
+// long enough to make room for several callers, short enough that nodes do not run dry.
+func (d *dispatcher) retryAfter(now time.Time) time.Duration {
+	rate := d.answers.perSecond(now)
 	if rate == 0 {
-		return idleAdvice
+		return idleRetryAfter
 	}
-	eighth := time.Duration(float64(max(g.waiting, 8)) / 8 / rate * float64(time.Second))
-	return min(max(eighth, minAdvice), maxAdvice)
-}
-
-func (g *Gateway) errForsaken() error {
-	return fmt.Errorf("%w: no node has taken calls for %v", sandbox.ErrUnavailable, g.cfg.Patience)
+	eighth := time.Duration(float64(max(d.waiting.n, 8)) / 8 / rate * float64(time.Second))
+	return min(max(eighth, minRetryAfter), maxRetryAfter)
 }
 
 // rate counts events of the last seconds, one bucket for each.

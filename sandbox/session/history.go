@@ -8,27 +8,27 @@ import (
 	"temper/sandbox"
 )
 
-// session is one name and what has happened under it.
+// session is one named session.
 type session struct {
 	key  key
 	turn chan struct{} // held by the call that runs
 
-	// Written with the turn and Manager.mu, read with either.
+	// Written with the turn and table.mu, read with either.
 	known   bool // by a first call, which decides the fields below
 	fixture string
 	profile sandbox.Profile
 	limits  sandbox.Limits // of the kernel and the fixture
 	proven  bool           // a kernel could be made
-	lost    string         // why no kernel can be made from cells any more; empty when one can
-	fresh   bool           // it began with a call that did not say so, and was not answered yet
-	branch  string         // the session that it branches from, until it was answered
+	lost    string         // why no kernel can be made from cells; empty when one can
+	fresh   bool           // it began with a call that did not say so, and has no answer yet
+	branch  string         // the session that it branches from, until the first answer
 	cells   []entry
 	bytes   int64
 
-	// Guarded by Manager.mu.
+	// Guarded by table.mu.
 	kernel  Kernel        // nil when there is none
-	place   *list.Element // in Manager.idle; nil while a cell runs
-	rest    *list.Element // in Manager.resting; nil while a call is inside
+	place   *list.Element // in table.idle; nil while a cell runs
+	rest    *list.Element // in table.resting; nil while a call is inside
 	inside  int           // calls that run or wait
 	last    time.Time     // when a call has left
 	rested  time.Time     // when the kernel began to wait
@@ -45,8 +45,8 @@ type entry struct {
 	fatal bool
 }
 
-// again is what e may take in any case when it is run again: it was answered in the time
-// that it took, perhaps on a faster machine. 0 while that is not known.
+// again returns the time that a replay of e may take in any case: twice its first time and a
+// second, as the first machine may have been faster. It is 0 while the time is unknown.
 func (e entry) again() time.Duration {
 	if e.took == 0 {
 		return 0
@@ -54,8 +54,8 @@ func (e entry) again() time.Duration {
 	return 2*e.took + time.Second
 }
 
-// prepare decides what the history of s is before req runs. It returns why req cannot
-// be the next cell, empty when it can.
+// prepare sets the history of s for req. It returns why req cannot be the next cell, empty
+// when it can.
 func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err error) {
 	switch {
 	case len(req.HistoryStdin) > len(req.History):
@@ -65,35 +65,35 @@ func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err erro
 	case req.BranchOf != "" && len(req.BranchOf) > maxName:
 		return fmt.Sprintf("the name in branch_of is above the limit of %d bytes", maxName), nil
 	}
-	m.mu.Lock()
+	m.table.mu.Lock()
 	if s.dropped {
-		m.mu.Unlock()
+		m.table.mu.Unlock()
 		return "", errDropped
 	}
 	var stale Kernel
 	switch {
 	case req.BranchOf != "" && req.History == nil:
-		why, err = m.inherit(s, req)
+		why, err = m.table.inherit(s, req)
 	case !s.known || req.History != nil && !s.ran(req):
 		if err = s.expected(req, len(req.History)); err != nil {
 			break
 		}
-		if why, err = m.adopt(s, req, statedCells(s, req)); why == "" && err == nil {
-			stale = m.detach(s)
+		if why, err = m.table.adopt(s, req, statedCells(s, req)); why == "" && err == nil {
+			stale = m.table.detach(s)
 		}
 	default:
 		err = s.expected(req, len(s.cells))
 	}
 	if why == "" && err == nil {
-		why, err = m.fits(s, req)
+		why, err = m.table.fits(s, req)
 	}
-	m.mu.Unlock()
-	m.discard(stale)
+	m.table.mu.Unlock()
+	discard(stale)
 	return why, err
 }
 
-// ran reports whether the history of s is the one that req states. Where req does
-// not know the inputs, the codes decide.
+// ran reports whether s has run the history that req states. Without HistoryStdin only the
+// code is compared.
 func (s *session) ran(req sandbox.Request) bool {
 	if len(s.cells) != len(req.History) {
 		return false
@@ -106,8 +106,7 @@ func (s *session) ran(req sandbox.Request) bool {
 	return true
 }
 
-// expected returns ErrSessionLost when req counts on another number of cells than there
-// are, or when they cannot be run again.
+// expected returns ErrSessionLost when req expects another number of cells.
 func (s *session) expected(req sandbox.Request, cells int) error {
 	switch {
 	case req.SessionCells == nil || *req.SessionCells == cells:
@@ -119,7 +118,7 @@ func (s *session) expected(req sandbox.Request, cells int) error {
 	}
 }
 
-// statedCell is the cell at place i of the history that req states.
+// statedCell returns cell i of the history that req states.
 func statedCell(req sandbox.Request, i int) entry {
 	cell := entry{code: req.History[i]}
 	if i < len(req.HistoryStdin) {
@@ -132,14 +131,14 @@ func statedCell(req sandbox.Request, i int) entry {
 	return cell
 }
 
-// is reports whether e is the cell at place i of the history that req states.
+// is reports whether e equals cell i of the history that req states.
 func (e entry) is(req sandbox.Request, i int) bool {
 	stated := statedCell(req, i)
 	return e.code == stated.code && (req.HistoryStdin == nil || e.stdin == stated.stdin)
 }
 
-// statedCells are the cells that req states. Those at the start that are known here keep
-// the input that they had and the time that they took.
+// statedCells returns the cells that req states. A prefix that s has run keeps its inputs
+// and times.
 func statedCells(s *session, req sandbox.Request) []entry {
 	cells := make([]entry, 0, len(req.History)+1)
 	same := true
@@ -153,50 +152,49 @@ func statedCells(s *session, req sandbox.Request) []entry {
 	return cells
 }
 
-// adopt makes cells the history of the session, and req its first call. mu is held.
-func (m *Manager) adopt(s *session, req sandbox.Request, cells []entry) (why string, err error) {
+// adopt sets cells as the history of s, and req as its first call. mu is held.
+func (t *table) adopt(s *session, req sandbox.Request, cells []entry) (why string, err error) {
 	var bytes int64
 	for _, cell := range cells {
 		bytes += int64(len(cell.code) + len(cell.stdin))
 	}
-	if len(cells) > m.cfg.MaxCells || bytes > m.cfg.MaxBytes {
+	if len(cells) > t.cfg.MaxCells || bytes > t.cfg.MaxBytes {
 		return fmt.Sprintf("history of %d cells and %d bytes is above the limit of %d and %d",
-			len(cells), bytes, m.cfg.MaxCells, m.cfg.MaxBytes), nil
+			len(cells), bytes, t.cfg.MaxCells, t.cfg.MaxBytes), nil
 	}
 	bytes += int64(len(req.Fixture))
-	if m.held()-s.bytes+bytes+int64(len(cells)-len(s.cells))*cellWeight > m.cfg.TotalBytes {
-		return "", overloaded("histories hold %d bytes", m.held())
+	if t.held()-s.bytes+bytes+int64(len(cells)-len(s.cells))*cellWeight > t.cfg.TotalBytes {
+		return "", overloaded("histories hold %d bytes", t.held())
 	}
-	m.bytes += bytes - s.bytes
-	m.cells += len(cells) - len(s.cells)
+	t.bytes += bytes - s.bytes
+	t.cells += len(cells) - len(s.cells)
 	s.fresh = !s.known && req.History == nil && req.SessionCells == nil && req.BranchOf == ""
 	s.known, s.fixture, s.profile, s.limits = true, req.Fixture, req.Profile, req.Limits
 	s.bytes, s.cells, s.lost = bytes, cells, ""
 	return "", nil
 }
 
-// fits returns why req cannot be the next cell of s, if so. mu is held.
-func (m *Manager) fits(s *session, req sandbox.Request) (why string, err error) {
+// fits returns why req cannot be the next cell of s, "" when it can. mu is held.
+func (t *table) fits(s *session, req sandbox.Request) (why string, err error) {
 	size := int64(len(req.Code) + len(req.Stdin))
 	switch {
 	case s.lost != "":
 		return "", fmt.Errorf("%w: %s", sandbox.ErrSessionLost, s.lost)
 	case req.Fixture != s.fixture:
 		return "the fixture differs from that of the session's first cell", nil
-	case len(s.cells) >= m.cfg.MaxCells:
-		return fmt.Sprintf("the session has run %d cells, the limit", m.cfg.MaxCells), nil
-	case s.bytes-int64(len(s.fixture))+size > m.cfg.MaxBytes:
-		return fmt.Sprintf("the cells of the session are above the limit of %d bytes", m.cfg.MaxBytes), nil
-	case m.held()+size+cellWeight > m.cfg.TotalBytes:
-		return "", overloaded("histories hold %d bytes", m.held())
+	case len(s.cells) >= t.cfg.MaxCells:
+		return fmt.Sprintf("the session has run %d cells, the limit", t.cfg.MaxCells), nil
+	case s.bytes-int64(len(s.fixture))+size > t.cfg.MaxBytes:
+		return fmt.Sprintf("the cells of the session are above the limit of %d bytes", t.cfg.MaxBytes), nil
+	case t.held()+size+cellWeight > t.cfg.TotalBytes:
+		return "", overloaded("histories hold %d bytes", t.held())
 	}
 	return "", nil
 }
 
-// learn adds a cell that was answered to the history, unless it ended its kernel. mu
-// is held.
-func (m *Manager) learn(s *session, req sandbox.Request, res *sandbox.Result) {
-	m.stats.Cells++
+// learn adds an answered cell to the history, unless it ended its kernel. mu is held.
+func (t *table) learn(s *session, req sandbox.Request, res *sandbox.Result) {
+	t.stats.Cells++
 	res.SessionNew, s.fresh, s.branch = s.fresh, false, ""
 	if s.dropped || res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
 		return
@@ -207,21 +205,21 @@ func (m *Manager) learn(s *session, req sandbox.Request, res *sandbox.Result) {
 	})
 	size := int64(len(req.Code) + len(req.Stdin))
 	s.bytes += size
-	m.bytes += size
-	m.cells++
+	t.bytes += size
+	t.cells++
 }
 
-// forget removes s from the books, except for its kernel. mu is held.
-func (m *Manager) forget(s *session) {
-	delete(m.sessions, s.key)
-	if m.byRun[s.key.run]--; m.byRun[s.key.run] == 0 {
-		delete(m.byRun, s.key.run)
+// forget removes s from the table, except for its kernel. mu is held.
+func (t *table) forget(s *session) {
+	delete(t.sessions, s.key)
+	if t.byRun[s.key.run]--; t.byRun[s.key.run] == 0 {
+		delete(t.byRun, s.key.run)
 	}
-	m.bytes -= s.bytes
-	m.cells -= len(s.cells)
+	t.bytes -= s.bytes
+	t.cells -= len(s.cells)
 	s.dropped = true
 	if s.rest != nil {
-		m.resting.Remove(s.rest)
+		t.resting.Remove(s.rest)
 		s.rest = nil
 	}
 }

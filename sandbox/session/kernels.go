@@ -81,127 +81,126 @@ func gone(k Kernel) bool {
 	}
 }
 
-// detach removes the kernel of s from the books and returns it, nil for none. The
-// caller holds mu, and discards the kernel after that.
-func (m *Manager) detach(s *session) Kernel {
+// detach removes the kernel of s from the table and returns it, nil for none. The caller
+// holds mu, and discards the kernel after unlocking.
+func (t *table) detach(s *session) Kernel {
 	k := s.kernel
 	if k == nil {
 		return nil
 	}
 	s.kernel = nil
-	m.kernels--
+	t.kernels--
 	if s.place != nil {
-		m.idle.Remove(s.place)
+		t.idle.Remove(s.place)
 		s.place = nil
 	}
 	return k
 }
 
-// discard ends a kernel that was detached.
-func (m *Manager) discard(k Kernel) {
+// discard ends a detached kernel; k may be nil.
+func discard(k Kernel) {
 	if k != nil {
 		k.Close()
 	}
 }
 
-// ready returns the kernel of s, made from its history when there is none, and
-// marks it as running.
+// ready returns the kernel of s and marks it as running. Without one it makes a kernel from
+// the history.
 func (m *Manager) ready(ctx context.Context, s *session, req sandbox.Request, start Start) (Kernel, error) {
-	m.mu.Lock()
+	m.table.mu.Lock()
 	if s.dropped {
-		m.mu.Unlock()
+		m.table.mu.Unlock()
 		return nil, errDropped
 	}
 	var dead Kernel
 	if kept := s.kernel; kept != nil {
 		if !gone(kept) {
-			m.idle.Remove(s.place)
+			m.table.idle.Remove(s.place)
 			s.place = nil
-			m.mu.Unlock()
-			return kept, nil // a drop may have taken it away from s by now
+			m.table.mu.Unlock()
+			return kept, nil // s may have been dropped since
 		}
-		dead = m.detach(s)
+		dead = m.table.detach(s)
 	}
-	victim, err := m.reserve()
-	m.mu.Unlock()
-	m.discard(dead)
-	m.discard(victim)
+	victim, err := m.table.reserve()
+	m.table.mu.Unlock()
+	discard(dead)
+	discard(victim)
 	if err != nil {
 		return nil, err
 	}
 	k, err := m.rebuild(ctx, s, req, start)
-	m.mu.Lock()
+	m.table.mu.Lock()
 	if err == nil && !s.dropped {
 		s.kernel, s.proven = k, true
-		m.mu.Unlock()
+		m.table.mu.Unlock()
 		return k, nil
 	}
-	m.kernels--
-	m.mu.Unlock()
+	m.table.kernels--
+	m.table.mu.Unlock()
 	if err == nil {
-		m.discard(k)
+		discard(k)
 		err = errDropped
 	}
 	return nil, err
 }
 
-// reserve makes room for one more kernel; the longest idle one may have to go. mu
-// is held.
-func (m *Manager) reserve() (victim Kernel, err error) {
-	if m.kernels >= m.cfg.MaxKernels {
-		front := m.idle.Front()
+// reserve counts one more kernel, detaching the longest idle one at the limit. mu is held.
+func (t *table) reserve() (victim Kernel, err error) {
+	if t.kernels >= t.cfg.MaxKernels {
+		front := t.idle.Front()
 		if front == nil {
-			return nil, overloaded("%d kernels run", m.cfg.MaxKernels)
+			return nil, overloaded("%d kernels run", t.cfg.MaxKernels)
 		}
-		victim = m.detach(front.Value.(*session))
-		m.stats.Evicted++
+		victim = t.detach(front.Value.(*session))
+		t.stats.Evicted++
 	}
-	m.kernels++
+	t.kernels++
 	return victim, nil
 }
 
-// atOnce is how many idle kernels give way together: a kernel may have as many threads
-// as a program.
+// atOnce is the number of idle kernels that makeRoom ends: a kernel may have as many
+// threads as a program.
 const atOnce = 8
 
 // makeRoom ends the longest idle kernels, and reports whether there were any.
 func (m *Manager) makeRoom() bool {
 	var victims []Kernel
-	m.mu.Lock()
-	for front := m.idle.Front(); front != nil && len(victims) < atOnce; front = m.idle.Front() {
-		victims = append(victims, m.detach(front.Value.(*session)))
-		m.stats.Evicted++
+	m.table.mu.Lock()
+	for front := m.table.idle.Front(); front != nil && len(victims) < atOnce; front = m.table.idle.Front() {
+		victims = append(victims, m.table.detach(front.Value.(*session)))
+		m.table.stats.Evicted++
 	}
-	m.mu.Unlock()
+	m.table.mu.Unlock()
 	for _, k := range victims {
-		m.discard(k)
+		discard(k)
 	}
 	return len(victims) > 0
 }
 
-// settle ends a cell of s: it adds the cell to the history if it counts, and keeps the
-// kernel for the next cell or drops it.
+// settle ends a cell of s: it records the cell if it counts, and keeps the kernel for the
+// next cell or discards it.
 func (m *Manager) settle(s *session, k Kernel, req sandbox.Request, res *sandbox.Result, err error) {
-	m.mu.Lock()
+	m.table.mu.Lock()
 	if err == nil {
 		res.SessionEnded = k.Spent()
-		m.learn(s, req, res)
+		m.table.learn(s, req, res)
 	}
 	keep := s.kernel == k && err == nil && !gone(k)
 	switch {
 	case keep:
-		s.place, s.rested = m.idle.PushBack(s), time.Now()
+		s.place, s.rested = m.table.idle.PushBack(s), time.Now()
 	case s.kernel == k: // otherwise the session was dropped meanwhile
-		m.detach(s)
+		m.table.detach(s)
 	}
-	m.mu.Unlock()
+	m.table.mu.Unlock()
 	if !keep {
-		m.discard(k)
+		discard(k)
 	}
 }
 
-// rebuild makes a kernel in the state that the history of s gives: a copy of the one that
-// req branches from, or else a new one that runs the history.
+// rebuild makes a kernel in the state of the history of s: a copy of the kernel that req
+// branches from, or a new kernel that runs the history.
 func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, start Start) (Kernel, error) {
 	if req.BranchOf != "" {
 		if k := m.copied(ctx, s, req); k != nil {
@@ -234,10 +233,9 @@ func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, 
 	}
 }
 
-// replay runs the history of s in k, each cell within what it is allowed, and reports
-// whether a cell of it ended k by its own doing, which is left out from then on. A cell that
-// meets a limit which it has not met before loses the session: without it the state would
-// be another one.
+// replay runs the history of s in k, each cell within its limits. fatal reports that a cell
+// ended k itself; later replays omit that cell. A cell that meets a limit for the first time
+// loses the session: without it the state would differ.
 func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool, err error) {
 	ran := false
 	for i, c := range s.cells {
@@ -252,76 +250,77 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 		}
 		if k.Spent() {
 			if res.Status == sandbox.StatusTimeLimit || res.Status == sandbox.StatusMemoryLimit {
-				return false, m.lose(s, fmt.Sprintf("cell %d of %d ended with %s when it was run again: %s", i+1, len(s.cells), res.Status, res.Reason))
+				return false, m.table.lose(s, fmt.Sprintf("cell %d of %d ended with %s when it was run again: %s", i+1, len(s.cells), res.Status, res.Reason))
 			}
-			m.mu.Lock()
+			m.table.mu.Lock()
 			s.cells[i].fatal = true
-			m.mu.Unlock()
+			m.table.mu.Unlock()
 			return true, nil
 		}
 	}
 	if ran {
-		m.mu.Lock()
-		m.stats.Rebuilds++
-		m.mu.Unlock()
+		m.table.mu.Lock()
+		m.table.stats.Rebuilds++
+		m.table.mu.Unlock()
 	}
 	return false, nil
 }
 
-// lose notes that s cannot be rebuilt, so that no further call tries, and returns the error.
-func (m *Manager) lose(s *session, why string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// lose records that s cannot be rebuilt, so that no later call tries, and returns the error.
+func (t *table) lose(s *session, why string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	s.lost = why
-	m.stats.Lost++
+	t.stats.Lost++
 	return fmt.Errorf("%w: %s", sandbox.ErrSessionLost, why)
 }
 
-// unproven returns the error of a kernel that could not be started. A refusal is the
-// answer, but not where the same kernel could be made before.
+// unproven returns the error for a kernel that did not start. A refusal is the answer, unless
+// the same kernel has started before: then the session is lost.
 func (m *Manager) unproven(s *session, err error) error {
 	var refusal *jail.Refused
 	if s.proven && errors.As(err, &refusal) {
-		return m.lose(s, "a kernel is refused that could be made before: "+refusal.Reason)
+		return m.table.lose(s, "a kernel is refused that could be made before: "+refusal.Reason)
 	}
 	return err
 }
 
-// clean drops what has been idle too long, until stop.
-func (m *Manager) clean() {
-	tick := time.NewTicker(max(min(m.cfg.Idle, m.cfg.Forget)/8, time.Millisecond))
+// expire ends idle kernels and forgets old sessions, until stop.
+func (m *Manager) expire() {
+	tick := time.NewTicker(max(min(m.table.cfg.Idle, m.table.cfg.Forget)/8, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
 		case <-m.stop:
 			return
 		case now := <-tick.C:
-			for _, k := range m.expired(now) {
-				m.discard(k)
+			for _, k := range m.table.expired(now) {
+				discard(k)
 			}
 		}
 	}
 }
 
-// expired takes the idle kernels off the books and forgets old sessions.
-func (m *Manager) expired(now time.Time) []Kernel {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// expired detaches and returns the kernels that are idle for too long, and forgets old
+// sessions.
+func (t *table) expired(now time.Time) []Kernel {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var kernels []Kernel
-	for e := m.idle.Front(); e != nil; e = m.idle.Front() {
+	for e := t.idle.Front(); e != nil; e = t.idle.Front() {
 		s := e.Value.(*session)
-		if now.Sub(s.rested) < m.cfg.Idle {
+		if now.Sub(s.rested) < t.cfg.Idle {
 			break
 		}
-		kernels = append(kernels, m.detach(s))
-		m.stats.Expired++
+		kernels = append(kernels, t.detach(s))
+		t.stats.Expired++
 	}
-	for _, s := range m.sessions {
-		if s.inside == 0 && now.Sub(s.last) >= m.cfg.Forget {
-			if kernel := m.detach(s); kernel != nil {
+	for _, s := range t.sessions {
+		if s.inside == 0 && now.Sub(s.last) >= t.cfg.Forget {
+			if kernel := t.detach(s); kernel != nil {
 				kernels = append(kernels, kernel)
 			}
-			m.forget(s)
+			t.forget(s)
 		}
 	}
 	return kernels

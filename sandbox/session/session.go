@@ -56,7 +56,7 @@ type Config struct {
 	Logger      *slog.Logger
 }
 
-// Kernels is how many kernels may exist at a time.
+// Kernels returns the number of kernels that may exist at a time.
 func (c Config) Kernels() int { return c.withDefaults().MaxKernels }
 
 func (c Config) withDefaults() Config {
@@ -92,7 +92,7 @@ func (c Config) withDefaults() Config {
 // maxName bounds the names of runs and sessions, which are kept.
 const maxName = 256
 
-// key names a session: runs do not reach each other's kernels.
+// key names a session; each run has its own names.
 type key struct{ run, session string }
 
 // Manager implements sandbox.Executor: calls without a Session go to the stateless
@@ -100,36 +100,42 @@ type key struct{ run, session string }
 type Manager struct {
 	stateless sandbox.Executor
 	admit     Admit
-	cfg       Config
+	table     *table
+
+	life    context.Context // not a call's: ends the calls that remain when Close stops waiting
+	end     context.CancelFunc
+	stop    chan struct{} // ends expire
+	expirer sync.WaitGroup
+}
+
+// table holds the sessions and counts their kernels and histories. Its lock guards all of
+// its fields, and the fields of sessions that say so.
+type table struct {
+	cfg   Config
+	calls sync.WaitGroup // inside
 
 	mu       sync.Mutex
 	sessions map[key]*session
-	idle     list.List // sessions whose kernels wait; the longest idle first
+	idle     list.List // sessions whose kernels wait, longest first
 	byRun    map[string]int
-	resting  list.List // sessions without a call inside, the longest resting first
+	resting  list.List // sessions without a call inside, longest first
 	kernels  int       // that exist or are being started
 	bytes    int64     // of the texts of all histories
 	cells    int       // of all histories
 	stats    Stats
 	closed   bool
-
-	calls   sync.WaitGroup
-	life    context.Context // not a call's: ends what still runs when Close loses patience
-	end     context.CancelFunc
-	stop    chan struct{} // ends the janitor
-	janitor sync.WaitGroup
 }
 
 var _ sandbox.Executor = (*Manager)(nil)
 
-// New returns a Manager. The caller closes it before what admit and stateless need.
+// New returns a Manager. The caller closes it before the pool behind admit and stateless.
 func New(stateless sandbox.Executor, admit Admit, cfg Config) *Manager {
 	m := &Manager{
-		stateless: stateless, admit: admit, cfg: cfg.withDefaults(),
-		sessions: make(map[key]*session), byRun: make(map[string]int), stop: make(chan struct{}),
+		stateless: stateless, admit: admit, stop: make(chan struct{}),
+		table: &table{cfg: cfg.withDefaults(), sessions: make(map[key]*session), byRun: make(map[string]int)},
 	}
 	m.life, m.end = context.WithCancel(context.Background())
-	m.janitor.Go(m.clean)
+	m.expirer.Go(m.expire)
 	return m
 }
 
@@ -148,11 +154,11 @@ func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 		return sandbox.Result{}, err
 	}
 	arrived := time.Now()
-	s, err := m.enter(key{req.Run, req.Session}, weight(req))
+	s, err := m.table.enter(key{req.Run, req.Session}, weight(req))
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	defer m.leave(s)
+	defer m.table.leave(s)
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.life, cancel)() //nolint:contextcheck // Close ends what its callers have not
@@ -169,8 +175,8 @@ func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 	return res, nil
 }
 
-// withoutSession runs a call of its own. Idle kernels give way to it where they have
-// taken what it needs.
+// withoutSession runs a call without a session. Idle kernels end where they hold the
+// processes that it needs.
 func (m *Manager) withoutSession(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	for {
 		res, err := m.stateless.Execute(ctx, req)
@@ -180,7 +186,7 @@ func (m *Manager) withoutSession(ctx context.Context, req sandbox.Request) (sand
 	}
 }
 
-// final turns an error into the one that the caller gets.
+// final returns the error that the caller gets for err.
 func (m *Manager) final(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -194,56 +200,56 @@ func (m *Manager) final(ctx context.Context, err error) error {
 	}
 }
 
-// enter finds or makes the session and counts the call in.
-func (m *Manager) enter(k key, weight int64) (*session, error) {
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
+// enter returns the session under k, making it if needed, and counts the call.
+func (t *table) enter(k key, weight int64) (*session, error) {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
 		return nil, fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
 	}
 	var victim Kernel
 	var thinned []Kernel
 	defer func() {
-		m.discard(victim)
+		discard(victim)
 		for _, k := range thinned {
-			m.discard(k)
+			discard(k)
 		}
 	}()
-	defer m.mu.Unlock()
-	s := m.sessions[k]
+	defer t.mu.Unlock()
+	s := t.sessions[k]
 	if s == nil {
-		if len(m.sessions) >= m.cfg.MaxSessions {
-			oldest := m.oldest(k.run)
+		if len(t.sessions) >= t.cfg.MaxSessions {
+			oldest := t.oldest(k.run)
 			if oldest == nil {
-				return nil, overloaded("%d sessions run or wait", m.cfg.MaxSessions)
+				return nil, overloaded("%d sessions run or wait", t.cfg.MaxSessions)
 			}
-			victim = m.detach(oldest)
-			m.forget(oldest)
-			m.stats.Forgotten++
+			victim = t.detach(oldest)
+			t.forget(oldest)
+			t.stats.Forgotten++
 		}
 		s = &session{key: k, turn: make(chan struct{}, 1)}
-		m.sessions[k] = s
-		m.byRun[k.run]++
+		t.sessions[k] = s
+		t.byRun[k.run]++
 	}
-	if s.inside > m.cfg.MaxWaiting {
-		return nil, overloaded("%d cells of the session wait", m.cfg.MaxWaiting)
+	if s.inside > t.cfg.MaxWaiting {
+		return nil, overloaded("%d cells of the session wait", t.cfg.MaxWaiting)
 	}
 	if s.rest != nil {
-		m.resting.Remove(s.rest)
+		t.resting.Remove(s.rest)
 		s.rest = nil
 	}
 	s.inside++
-	m.calls.Add(1)
-	thinned = m.thin(k.run, weight)
+	t.calls.Add(1)
+	thinned = t.thin(k.run, weight)
 	return s, nil
 }
 
-// oldest is the session that has to make room for a new one of a run: the one that has
-// rested longest, or that of the run's own where it has more than half of all, so that
-// one run does not take away the sessions of others. It is nil when none rests.
-func (m *Manager) oldest(run string) *session {
-	front := m.resting.Front()
-	if m.byRun[run] > m.cfg.MaxSessions/2 {
+// oldest returns the session that makes room for a new one of run: the one that has rested
+// longest, among all or, where the run has more than half of the sessions, among its own, so
+// that one run cannot displace the sessions of others. It is nil when none rests.
+func (t *table) oldest(run string) *session {
+	front := t.resting.Front()
+	if t.byRun[run] > t.cfg.MaxSessions/2 {
 		for e := front; e != nil; e = e.Next() {
 			if s := e.Value.(*session); s.key.run == run {
 				return s
@@ -256,26 +262,26 @@ func (m *Manager) oldest(run string) *session {
 	return front.Value.(*session)
 }
 
-// leave counts the call out; a session in which nothing has happened is not kept.
-func (m *Manager) leave(s *session) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// leave ends the count of a call and forgets a session without cells.
+func (t *table) leave(s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	s.inside--
 	s.last = time.Now()
 	switch {
 	case s.inside > 0 || s.dropped:
 	case s.kernel == nil && len(s.cells) == 0:
-		m.forget(s)
+		t.forget(s)
 	default:
-		s.rest = m.resting.PushBack(s)
+		s.rest = t.resting.PushBack(s)
 	}
-	m.calls.Done()
+	t.calls.Done()
 }
 
 var errDropped = errors.New("the session was dropped")
 
-// deaths is the number of interpreters that may die during a cell before the cell is
-// taken for the cause; patience is how long it waits for one to come back.
+// deaths is the number of interpreters that die under a cell before the cell counts as the
+// cause; patience is how long a cell waits for an interpreter to come back.
 const (
 	deaths   = 3
 	patience = 30 * time.Second
@@ -322,9 +328,8 @@ func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arri
 	}, nil
 }
 
-// dropped answers a cell whose session somebody ended. A request that states its
-// history depends on nothing that was lost, so it may be sent again; for any other
-// the session would begin anew without a word.
+// dropped answers a cell whose session was dropped. A request that states its history lost
+// nothing and may be sent again; any other would silently start a new session.
 func (m *Manager) dropped(req sandbox.Request) (sandbox.Result, error) {
 	if req.History != nil {
 		return sandbox.Result{}, errDropped
@@ -332,7 +337,7 @@ func (m *Manager) dropped(req sandbox.Request) (sandbox.Result, error) {
 	return refused(req, errDropped.Error()), nil
 }
 
-// attempt runs req once, in a kernel that is made where there is none.
+// attempt runs req once, starting a kernel where the session has none.
 func (m *Manager) attempt(ctx context.Context, s *session, req sandbox.Request, arrived time.Time) (res sandbox.Result, err error) {
 	err = m.admit(ctx, req, func(ctx context.Context, start Start) error {
 		k, err := m.ready(ctx, s, req, start)
@@ -348,43 +353,42 @@ func (m *Manager) attempt(ctx context.Context, s *session, req sandbox.Request, 
 	return res, err
 }
 
-// Drop ends a session and forgets its history. Cells that wait or run are refused,
-// or unavailable where they state their history. It reports whether there was one.
+// Drop ends a session and forgets its history. Cells that wait or run are refused, or
+// unavailable where they state their history. It reports whether the session existed.
 func (m *Manager) Drop(run, name string) bool {
-	m.mu.Lock()
-	s := m.sessions[key{run, name}]
+	m.table.mu.Lock()
+	s := m.table.sessions[key{run, name}]
 	if s == nil {
-		m.mu.Unlock()
+		m.table.mu.Unlock()
 		return false
 	}
-	m.forget(s)
-	k := m.detach(s)
-	m.mu.Unlock()
-	m.discard(k)
+	m.table.forget(s)
+	k := m.table.detach(s)
+	m.table.mu.Unlock()
+	discard(k)
 	return true
 }
 
-// Close refuses new cells, lets those inside finish until ctx ends, kills the rest,
-// and returns when every kernel is gone. The error is ctx.Err() when cells had to be
-// killed.
+// Close refuses new cells, waits for cells inside until ctx ends, kills the rest, and
+// returns when every kernel has ended. The error is ctx.Err() when cells were killed.
 func (m *Manager) Close(ctx context.Context) error {
-	m.mu.Lock()
-	already := m.closed
-	m.closed = true
-	m.mu.Unlock()
-	err := drain.Wait(ctx, &m.calls, m.end)
+	m.table.mu.Lock()
+	already := m.table.closed
+	m.table.closed = true
+	m.table.mu.Unlock()
+	err := drain.Wait(ctx, &m.table.calls, m.end)
 	if !already {
 		close(m.stop)
 	}
-	m.janitor.Wait()
-	m.mu.Lock()
+	m.expirer.Wait()
+	m.table.mu.Lock()
 	var kernels []Kernel
-	for _, s := range m.sessions {
-		kernels = append(kernels, m.detach(s))
+	for _, s := range m.table.sessions {
+		kernels = append(kernels, m.table.detach(s))
 	}
-	m.mu.Unlock()
+	m.table.mu.Unlock()
 	for _, k := range kernels {
-		m.discard(k)
+		discard(k)
 	}
 	return err
 }
@@ -407,10 +411,10 @@ type Stats struct {
 
 // Stats returns a snapshot.
 func (m *Manager) Stats() Stats {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.stats
-	s.Sessions, s.Kernels, s.Idle, s.Bytes = len(m.sessions), m.kernels, m.idle.Len(), m.held()
+	m.table.mu.Lock()
+	defer m.table.mu.Unlock()
+	s := m.table.stats
+	s.Sessions, s.Kernels, s.Idle, s.Bytes = len(m.table.sessions), m.table.kernels, m.table.idle.Len(), m.table.held()
 	return s
 }
 

@@ -2,19 +2,19 @@ package session
 
 import "temper/sandbox"
 
-// What is held for a session and for a cell besides their texts, nearly: 65,536 sessions
-// of 256 empty cells are a gigabyte.
+// Estimated bytes of a session and of a cell besides their texts: 65,536 sessions of 256
+// empty cells take a gigabyte.
 const (
 	sessionWeight = 1 << 10
 	cellWeight    = 128
 )
 
-// held is what all histories take. mu is held.
-func (m *Manager) held() int64 {
-	return m.bytes + int64(m.cells)*cellWeight + int64(len(m.sessions))*sessionWeight
+// held returns the bytes of all histories. mu is held.
+func (t *table) held() int64 {
+	return t.bytes + int64(t.cells)*cellWeight + int64(len(t.sessions))*sessionWeight
 }
 
-// weight is what the histories may grow by with req.
+// weight returns the bytes by which req may grow the histories.
 func weight(req sandbox.Request) int64 {
 	n := len(req.Code) + len(req.Stdin) + len(req.Fixture) + (1+len(req.History))*cellWeight
 	for _, texts := range [...][]string{req.History, req.HistoryStdin} {
@@ -25,25 +25,25 @@ func weight(req sandbox.Request) int64 {
 	return int64(n)
 }
 
-// mostThinned is how many sessions make room for one call.
-const mostThinned = 64
+// maxThinned bounds the sessions that make room for one call.
+const maxThinned = 64
 
-// thin forgets sessions that rest, the oldest first, until the histories have room for a
-// call. It returns their kernels, which the caller ends. mu is held.
-func (m *Manager) thin(run string, weight int64) (victims []Kernel) {
-	for range mostThinned {
-		if m.held()+weight <= m.cfg.TotalBytes {
+// thin forgets resting sessions, oldest first, until the histories have room for weight. It
+// returns their kernels for the caller to end. mu is held.
+func (t *table) thin(run string, weight int64) (victims []Kernel) {
+	for range maxThinned {
+		if t.held()+weight <= t.cfg.TotalBytes {
 			break
 		}
-		oldest := m.oldest(run)
+		oldest := t.oldest(run)
 		if oldest == nil {
 			break
 		}
-		if k := m.detach(oldest); k != nil {
+		if k := t.detach(oldest); k != nil {
 			victims = append(victims, k)
 		}
-		m.forget(oldest)
-		m.stats.Forgotten++
+		t.forget(oldest)
+		t.stats.Forgotten++
 	}
 	return victims
 }

@@ -65,7 +65,7 @@ func buildLine(binary string) (string, error) {
 	if _, err := io.Copy(sum, f); err != nil {
 		return "", err
 	}
-	return buildinfo.Version() + " " + hex.EncodeToString(sum.Sum(nil)[:6]), nil
+	return buildinfo.Build() + " " + hex.EncodeToString(sum.Sum(nil)[:6]), nil
 }
 
 // machineLine names the machine and what decides the bits and the pace of a run on it.

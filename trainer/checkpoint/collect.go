@@ -89,8 +89,7 @@ func (c *collector) collect(ctx context.Context) (_ Collected, err error) {
 
 // candidates lists the shards that nothing names and that are old enough.
 func (c *collector) candidates(ctx context.Context) (map[string]int64, error) {
-	old, err := c.markStill(ctx, c.clock.time())
-	if err != nil {
+	if err := c.markStill(ctx, c.clock.time()); err != nil {
 		return nil, err
 	}
 	shards, err := c.store.List(ctx, casRoot+"/")
@@ -98,7 +97,7 @@ func (c *collector) candidates(ctx context.Context) (map[string]int64, error) {
 		return nil, err
 	}
 	out := map[string]int64{}
-	for _, info := range append(shards, old...) {
+	for _, info := range shards {
 		if !shardForm.MatchString(info.Key) {
 			continue
 		}
@@ -133,7 +132,7 @@ func (c *collector) sweepOnly(ctx context.Context) (err error) {
 		return err // it may be there all the same
 	}
 	seen := c.out
-	if _, err := c.markStill(ctx, began); err != nil {
+	if err := c.markStill(ctx, began); err != nil {
 		return err
 	}
 	c.out = seen
@@ -157,22 +156,21 @@ func (c *collector) sweepOnly(ctx context.Context) (err error) {
 var errMoved = errors.New("checkpoints were written faster than they can be listed: try again")
 
 // markStill is mark, repeated while announcements become manifests.
-func (c *collector) markStill(ctx context.Context, began time.Time) (old []blob.Info, err error) {
+func (c *collector) markStill(ctx context.Context, began time.Time) error {
 	for {
-		old, err = c.mark(ctx)
+		err := c.mark(ctx)
 		if !errors.Is(err, errMoved) || c.clock.time().Sub(began) > maxCollect {
-			return old, err
+			return err
 		}
 	}
 }
 
-// mark fills used and returns the shards that lie beside manifests, as older
-// programs stored them. Keys come in order, announcements before manifests, so
-// that one which becomes the other meanwhile is seen.
-func (c *collector) mark(ctx context.Context) (old []blob.Info, err error) {
+// mark fills used. Keys come in order, announcements before manifests, so that one which
+// becomes the other meanwhile is seen.
+func (c *collector) mark(ctx context.Context) error {
 	infos, err := c.store.List(ctx, c.root+"/")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.used, c.stale, c.out.Checkpoints, c.out.Policies = map[string]bool{}, nil, 0, 0
 	for _, info := range infos {
@@ -186,14 +184,12 @@ func (c *collector) mark(ctx context.Context) (old []blob.Info, err error) {
 			c.stale = append(c.stale, info.Key)
 		case isPending(info.Key):
 			err = c.markPending(ctx, info.Key)
-		case shardForm.MatchString(info.Key):
-			old = append(old, info)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return old, nil
+	return nil
 }
 
 func (c *collector) markManifest(ctx context.Context, key string) error {
@@ -252,7 +248,7 @@ func (c *collector) markPending(ctx context.Context, key string) error {
 	return nil
 }
 
-var shardForm = regexp.MustCompile(`(^cas/[0-9a-f]{2}|/shards)/[0-9a-f]{64}(-[0-9A-Z]+)?\.safetensors$`)
+var shardForm = regexp.MustCompile(`^cas/[0-9a-f]{2}/[0-9a-f]{64}(-[0-9A-Z]+)?\.safetensors$`)
 
 // tidy removes what processes that died left behind.
 func (c *collector) tidy(ctx context.Context) error {

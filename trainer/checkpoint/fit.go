@@ -18,8 +18,7 @@ var ErrMismatch = fault.Newf(fault.Conflict, "checkpoint does not fit")
 
 // Fits fails for a checkpoint that another run, configuration or architecture
 // made. want is what the run's own checkpoint of the step would say of itself;
-// one that was adopted says it of the run that it comes from, and one of format
-// 1 says nothing. Errors: ErrMismatch, with all that differs.
+// one that was adopted says it of the run that it comes from. Errors: ErrMismatch, with all that differs.
 func (d Description) Fits(want About, network model.Config) error {
 	var differs []string
 	differ := func(what string, have, want any) {
@@ -27,7 +26,7 @@ func (d Description) Fits(want About, network model.Config) error {
 			differs = append(differs, fmt.Sprintf("%s is %v, want %v", what, have, want))
 		}
 	}
-	if !d.Adopted && d.Format > 1 {
+	if !d.Adopted {
 		differ("run", d.About.Run, want.Run)
 		differ("seed", d.About.Seed, want.Seed)
 		differ("config_sha256", fmt.Sprintf("%.12s", d.About.ConfigSHA256), fmt.Sprintf("%.12s", want.ConfigSHA256))

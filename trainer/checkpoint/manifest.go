@@ -40,7 +40,7 @@ type manifest struct {
 	Model    model.Config          `json:"model"`
 	Shards   map[string][]blob.Ref `json:"shards"` // by kind: weights, first_moments, second_moments
 	// CRC64NVME of the shards, by their SHA-256. It is what a load checks: it finds
-	// damage as well and costs a tenth. Empty before format 3.
+	// damage as well and costs a tenth.
 	CRC64NVME map[string]string `json:"crc64nvme,omitempty"`
 	Written   written           `json:"written"`
 }
@@ -55,9 +55,7 @@ type written struct {
 }
 
 const (
-	// manifestFormat is what this program writes; it reads all formats from 1.
-	// Format 1 had its shards beside its manifests and no About, format 2 no
-	// CRC64NVME.
+	// manifestFormat is the one format that this program writes and reads.
 	manifestFormat = 3
 	manifestName   = "manifest.json"
 )
@@ -87,7 +85,7 @@ func stepOf(key string) (step int, ok bool) {
 	return step, ok && err == nil && step >= 0 && name == manifestName && manifestKey(path.Dir(path.Clean(dir)), step) == key
 }
 
-// decodeManifest reads a manifest of any known format.
+// decodeManifest reads a manifest. Errors: ErrCorrupt, ErrNewer.
 func decodeManifest(key string, data []byte) (manifest, error) {
 	var probe struct {
 		Format int `json:"format"`
@@ -99,11 +97,15 @@ func decodeManifest(key string, data []byte) (manifest, error) {
 		return manifest{}, fmt.Errorf("%s: format %d, this program reads up to %d: update temper, or go back to a checkpoint that it wrote: %w",
 			key, probe.Format, manifestFormat, ErrNewer)
 	}
+	if probe.Format > 0 && probe.Format < manifestFormat {
+		return manifest{}, fmt.Errorf("%s: format %d of a build before v0.1.0, this program reads %d: read it with that build: %w",
+			key, probe.Format, manifestFormat, ErrCorrupt)
+	}
 	var m manifest
 	if err := strictJSON(data, &m); err != nil {
 		return manifest{}, fmt.Errorf("%s: %w: %w", key, err, ErrCorrupt)
 	}
-	if step, ok := stepOf(key); m.Format < 1 || ok && step != m.Step {
+	if step, ok := stepOf(key); m.Format != manifestFormat || ok && step != m.Step {
 		return manifest{}, fmt.Errorf("%s: format %d, step %d: %w", key, m.Format, m.Step, ErrCorrupt)
 	}
 	for _, refs := range m.Shards {
@@ -111,8 +113,8 @@ func decodeManifest(key string, data []byte) (manifest, error) {
 			if len(ref.SHA256) != 64 || ref.Size < 0 || blob.CheckKey(ref.Key) != nil {
 				return manifest{}, fmt.Errorf("%s: shard %q of %d bytes: %w", key, ref.Key, ref.Size, ErrCorrupt)
 			}
-			if crc, ok := m.CRC64NVME[ref.SHA256]; ok != (m.Format > 2) || ok && !object.ValidChecksum(crc) {
-				return manifest{}, fmt.Errorf("%s: shard %q with crc64nvme %q in format %d: %w", key, ref.Key, crc, m.Format, ErrCorrupt)
+			if crc := m.CRC64NVME[ref.SHA256]; !object.ValidChecksum(crc) {
+				return manifest{}, fmt.Errorf("%s: shard %q with crc64nvme %q: %w", key, ref.Key, crc, ErrCorrupt)
 			}
 		}
 	}
@@ -135,13 +137,7 @@ func (m manifest) encode() ([]byte, error) {
 
 // sameState reports whether two manifests describe one checkpoint.
 func (m manifest) sameState(o manifest) bool {
-	if m.Format == 1 || o.Format == 1 { // other shards and no About
-		return m.Step == o.Step && m.Counters == o.Counters && m.Model == o.Model
-	}
 	m, o = m.essence(), o.essence()
-	if m.Format != o.Format { // one of them has no CRC64NVME, which follows from the shards
-		m.Format, m.CRC64NVME, o.Format, o.CRC64NVME = 0, nil, 0, nil
-	}
 	a, errA := m.encode()
 	b, errB := o.encode()
 	return errA == nil && errB == nil && bytes.Equal(a, b)

@@ -379,7 +379,7 @@ func (w *world) garbage() string {
 		}
 	}
 	c := collector{store: w.store, root: "runs"}
-	if _, err := c.mark(ctx); err != nil {
+	if err := c.mark(ctx); err != nil {
 		return err.Error()
 	}
 	infos, err := w.store.List(ctx, casRoot+"/")

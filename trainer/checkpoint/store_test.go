@@ -390,58 +390,6 @@ func TestPublishHoldsOneTensor(t *testing.T) {
 	}
 }
 
-// TestFormat1Loads: a checkpoint with its shards beside the manifest, and nothing
-// about its run, is listed, loaded and fits; saving the same state changes nothing.
-func TestFormat1Loads(t *testing.T) {
-	s := memblob.New()
-	want := state(1)
-	var m map[string]any
-	if err := blob.ReadJSON(t.Context(), s, save(t, s, 12, want).Key, &m); err != nil {
-		t.Fatal(err)
-	}
-	shards := m["shards"].(map[string]any)
-	for _, kind := range shards {
-		for _, shard := range kind.([]any) {
-			ref := shard.(map[string]any)
-			data, err := blob.ReadKey(t.Context(), s, ref["key"].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
-			key := "runs/old/ckpt/shards/" + ref["sha256"].(string) + ".safetensors"
-			if _, err := blob.PutBytes(t.Context(), s, key, data, blob.Always); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Delete(t.Context(), ref["key"].(string)); err != nil {
-				t.Fatal(err)
-			}
-			ref["key"] = key
-		}
-	}
-	old := map[string]any{"format": 1, "step": 12, "counters": m["counters"], "model": m["model"], "shards": shards}
-	ref, err := blob.PutJSON(t.Context(), s, "runs/old/ckpt/step-000012/manifest.json", old, blob.Always)
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries, err := checkpoint.List(t.Context(), s, "runs/old/ckpt")
-	if err != nil || len(entries) != 1 || entries[0].Ref != ref {
-		t.Fatalf("listed %+v (%v), want %+v", entries, err, ref)
-	}
-	step, got, err := checkpoint.Load(t.Context(), s, ref)
-	if err != nil || step != 12 {
-		t.Fatalf("step %d, error %v", step, err)
-	}
-	if diff := cmp.Diff(want, got, byName); diff != "" {
-		t.Errorf("want (-) got (+):\n%s", diff)
-	}
-	d, err := checkpoint.Describe(t.Context(), s, ref)
-	if err != nil || d.Format != 1 || d.Fits(checkpoint.About{Run: "any"}, network()) != nil {
-		t.Errorf("described as %+v (%v), want one that fits", d, err)
-	}
-	if again, err := checkpoint.Save(t.Context(), s, "runs/old/ckpt", 12, want); err != nil || again != ref {
-		t.Errorf("saving again gave %+v (%v), want %+v", again, err, ref)
-	}
-}
-
 // TestFencedSaveIsNoConflict: whoever took the run over may have stored another checkpoint
 // of the step, by other hardware. The trainer before learns that it lost the run.
 func TestFencedSaveIsNoConflict(t *testing.T) {

@@ -35,6 +35,7 @@ export interface Busy {
 }
 export interface CatalogEntry {
   fork?: ForkFrom;
+  format: number;
   name?: string;
   num_steps: number;
   reason?: string;
@@ -354,6 +355,7 @@ export interface RunList {
 }
 export interface RunRow {
   fork?: ForkFrom;
+  format: number;
   keys?: Record<string, string>;
   lost?: boolean;
   name?: string;
@@ -413,6 +415,7 @@ export interface RunView {
   dir: string;
   evaluations: Evaluation[];
   fork?: ForkFrom;
+  format: number;
   group_size: number;
   name: string;
   not_promised?: string;

@@ -3,9 +3,14 @@
 import { signal, effect } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 
+export const enc = encodeURIComponent;
+
 // ---- the address -------------------------------------------------------------------------
 
-export interface Place { path: string; query: URLSearchParams }
+export interface Place {
+  path: string;
+  query: URLSearchParams;
+}
 const here = (): Place => ({ path: location.pathname, query: new URLSearchParams(location.search) });
 export const place = signal<Place>(here());
 
@@ -15,20 +20,24 @@ export function go(href: string) {
   place.value = here();
   scrollTo(0, 0);
 }
-addEventListener("popstate", () => { place.value = here(); });
+addEventListener("popstate", () => {
+  place.value = here();
+});
 
 // setQuery changes the state of a page without a step in the history of the browser.
 export function setQuery(changes: Record<string, string | null | undefined>) {
   const q = new URLSearchParams(location.search);
   for (const [key, value] of Object.entries(changes)) {
-    if (value) q.set(key, value); else q.delete(key);
+    if (value) q.set(key, value);
+    else q.delete(key);
   }
   const text = q.toString();
   history.replaceState(null, "", location.pathname + (text ? "?" + text : ""));
   place.value = here();
 }
 export const query = (key: string, otherwise = "") => place.value.query.get(key) ?? otherwise;
-export const runPath = (run: string, ...rest: (string | number)[]) => "/runs/" + [run, ...rest].map((p) => encodeURIComponent(String(p))).join("/");
+export const runPath = (run: string, ...rest: (string | number)[]) =>
+  "/runs/" + [run, ...rest].map((p) => encodeURIComponent(String(p))).join("/");
 
 // ---- the token ---------------------------------------------------------------------------
 
@@ -44,12 +53,20 @@ function takeToken() {
 }
 takeToken();
 addEventListener("hashchange", takeToken);
-effect(() => { if (token.value) sessionStorage.setItem(tokenKey, token.value); else sessionStorage.removeItem(tokenKey); });
+effect(() => {
+  if (token.value) sessionStorage.setItem(tokenKey, token.value);
+  else sessionStorage.removeItem(tokenKey);
+});
 
 // ---- requests ----------------------------------------------------------------------------
 
 export class Failure extends Error {
-  constructor(readonly status: number, text: string) { super(text); }
+  constructor(
+    readonly status: number,
+    text: string,
+  ) {
+    super(text);
+  }
 }
 
 const headers = (): Record<string, string> => (token.value ? { Authorization: "Bearer " + token.value } : {});
@@ -57,31 +74,43 @@ const headers = (): Record<string, string> => (token.value ? { Authorization: "B
 export async function api<T>(path: string, init: RequestInit = {}): Promise<T> {
   let answer: Response;
   try {
-    answer = await fetch("/api/v1" + path, { ...init, headers: { ...headers(), ...(init.body ? { "Content-Type": "application/json" } : {}) } });
+    answer = await fetch("/api/v1" + path, {
+      ...init,
+      headers: { ...headers(), ...(init.body ? { "Content-Type": "application/json" } : {}) },
+    });
   } catch (e) {
     if ((e as Error).name === "AbortError") throw e;
     throw new Failure(0, "the dashboard does not answer: is temper ui running?");
   }
   if (answer.ok) return answer.json() as Promise<T>;
   let detail = answer.statusText;
-  try { detail = (await answer.json()).detail; } catch { /* no problem document */ }
+  try {
+    detail = (await answer.json()).detail;
+  } catch {
+    /* no problem document */
+  }
   throw new Failure(answer.status, detail);
 }
-export const send = <T>(path: string, body: unknown, method = "POST") => api<T>(path, { method, body: JSON.stringify(body) });
+export const send = <T>(path: string, body: unknown, method = "POST") =>
+  api<T>(path, { method, body: JSON.stringify(body) });
 
 // readLines reads an answer of JSON lines while it comes.
 export async function readLines<T>(path: string, signal: AbortSignal, take: (lines: T[]) => void) {
   const answer = await fetch("/api/v1" + path, { signal, headers: headers() });
   if (!answer.ok || !answer.body) {
     let detail = answer.statusText;
-    try { detail = (await answer.json()).detail; } catch { /* no problem document */ }
+    try {
+      detail = (await answer.json()).detail;
+    } catch {
+      /* no problem document */
+    }
     throw new Failure(answer.status, detail);
   }
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let rest = ""; ; ) {
+  for (let rest = ""; ;) {
     const { value, done } = await reader.read();
     const parts = (rest + (value ?? "")).split("\n");
-    rest = done ? "" : parts.pop() ?? "";
+    rest = done ? "" : (parts.pop() ?? "");
     const lines = parts.filter(Boolean).map((l) => JSON.parse(l) as T);
     if (lines.length) take(lines);
     if (done) return;
@@ -101,7 +130,11 @@ export function save(name: string, data: Blob) {
   setTimeout(() => URL.revokeObjectURL(a.href), 10_000);
 }
 
-export interface Loaded<T> { data?: T; error?: Failure; loading: boolean }
+export interface Loaded<T> {
+  data?: T;
+  error?: Failure;
+  loading: boolean;
+}
 
 // useApi loads a path, and again when version changes; what was there stays until then.
 export function useApi<T>(path: string | null, version: unknown = 0): Loaded<T> {
@@ -110,9 +143,13 @@ export function useApi<T>(path: string | null, version: unknown = 0): Loaded<T> 
   useEffect(() => {
     if (path === null) return;
     const stop = new AbortController();
-    let busy = false, again = false;
+    let busy = false,
+      again = false;
     const ask = async () => {
-      if (busy) { again = true; return; } // an answer on its way is not thrown away for a newer one
+      if (busy) {
+        again = true;
+        return;
+      } // an answer on its way is not thrown away for a newer one
       busy = true;
       do {
         again = false;
@@ -121,13 +158,22 @@ export function useApi<T>(path: string | null, version: unknown = 0): Loaded<T> 
           const data = await api<T>(path, { signal: stop.signal });
           if (!stop.signal.aborted) set({ data, loading: false, path });
         } catch (error) {
-          if (!stop.signal.aborted) set((old) => ({ data: old.path === path ? old.data : undefined, error: error as Failure, loading: false, path }));
+          if (!stop.signal.aborted)
+            set((old) => ({
+              data: old.path === path ? old.data : undefined,
+              error: error as Failure,
+              loading: false,
+              path,
+            }));
         }
       } while (again && !stop.signal.aborted);
       busy = false;
     };
     load.current = () => void ask();
-    return () => { stop.abort(); load.current = () => {}; };
+    return () => {
+      stop.abort();
+      load.current = () => {};
+    };
   }, [path, token.value]);
   useEffect(() => load.current(), [path, version, token.value]);
   return state.path === path ? state : { loading: path !== null };
@@ -161,29 +207,33 @@ async function listen(runs: string[]) {
   stop?.abort();
   const mine = (stop = new AbortController());
   let cursor = "";
-  for (let pause = 1000; !mine.signal.aborted; ) {
+  for (let pause = 1000; !mine.signal.aborted;) {
     link.value = "connecting";
     try {
       const answer = await fetch("/api/v1/events?" + runs.map((r) => "run=" + encodeURIComponent(r)).join("&"), {
-        signal: mine.signal, headers: { ...headers(), ...(cursor ? { "Last-Event-ID": cursor } : {}) },
+        signal: mine.signal,
+        headers: { ...headers(), ...(cursor ? { "Last-Event-ID": cursor } : {}) },
       });
       if (!answer.ok || !answer.body) throw new Failure(answer.status, answer.statusText);
       link.value = "live";
       pause = 1000;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      for (let rest = ""; ; ) {
+      for (let rest = ""; ;) {
         const { value, done } = await reader.read();
         if (done) break;
         const blocks = (rest + value).split("\n\n");
         rest = blocks.pop() ?? "";
         for (const block of blocks) {
-          let kind = "", data = "";
+          let kind = "",
+            data = "";
           for (const line of block.split("\n")) {
             if (line.startsWith("id: ")) cursor = line.slice(4);
             else if (line.startsWith("event: ")) kind = line.slice(7);
             else if (line.startsWith("data: ")) data = line.slice(6);
           }
-          if (kind === "reset") touch(JSON.parse(data)); else if (kind === "view") go(JSON.parse(data).path); else if (kind) touch(JSON.parse(data).run);
+          if (kind === "reset") touch(JSON.parse(data));
+          else if (kind === "view") go(JSON.parse(data).path);
+          else if (kind) touch(JSON.parse(data).run);
         }
       }
     } catch (e) {
@@ -196,7 +246,9 @@ async function listen(runs: string[]) {
   }
 }
 const visible = signal(!document.hidden);
-document.addEventListener("visibilitychange", () => { visible.value = !document.hidden; });
+document.addEventListener("visibilitychange", () => {
+  visible.value = !document.hidden;
+});
 let last = "";
 effect(() => {
   const wanted = visible.value ? followed.value.join("\n") : "";
@@ -213,7 +265,12 @@ const mostFollowed = 16;
 // useRuns follows runs while a page shows them, and returns a number that changes with them.
 export function useRuns(runs: string[]): number {
   const key = runs.join("\n");
-  useEffect(() => { followed.value = key ? key.split("\n").slice(0, mostFollowed) : []; return () => { followed.value = []; }; }, [key]);
+  useEffect(() => {
+    followed.value = key ? key.split("\n").slice(0, mostFollowed) : [];
+    return () => {
+      followed.value = [];
+    };
+  }, [key]);
   return runs.reduce((n, r) => n + (versions.value[r] ?? 0), 0);
 }
 
@@ -221,7 +278,9 @@ export function useRuns(runs: string[]): number {
 export function useEvery(ms: number): number {
   const [n, set] = useState(0);
   useEffect(() => {
-    const t = setInterval(() => { if (!document.hidden) set((x) => x + 1); }, ms);
+    const t = setInterval(() => {
+      if (!document.hidden) set((x) => x + 1);
+    }, ms);
     return () => clearInterval(t);
   }, [ms]);
   return n;
@@ -248,7 +307,10 @@ export function num(v: Num, digits = 3): string {
   if (Number.isInteger(v)) return String(v);
   return String(+v.toPrecision(Math.max(digits, 1)));
 }
-export const percent = (v: Num) => { const n = asNumber(v); return n === null ? "–" : (100 * n).toFixed(1) + "%"; };
+export const percent = (v: Num) => {
+  const n = asNumber(v);
+  return n === null ? "–" : (100 * n).toFixed(1) + "%";
+};
 export function seconds(s: number): string {
   if (!Number.isFinite(s)) return "–";
   if (s > 0 && s < 0.1) return s < 0.001 ? "<1 ms" : Math.round(1000 * s) + " ms";
@@ -259,7 +321,10 @@ export function seconds(s: number): string {
   return h < 48 ? `${h} h ${m % 60} min` : `${Math.floor(h / 24)} d ${h % 24} h`;
 }
 export function bytes(n: number): string {
-  for (const unit of ["B", "KiB", "MiB", "GiB"]) { if (n < 1024) return (n < 10 && unit !== "B" ? n.toFixed(1) : Math.round(n)) + " " + unit; n /= 1024; }
+  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+    if (n < 1024) return (n < 10 && unit !== "B" ? n.toFixed(1) : Math.round(n)) + " " + unit;
+    n /= 1024;
+  }
   return n.toFixed(1) + " TiB";
 }
 export function age(at?: string): string {
@@ -270,8 +335,10 @@ export const clock = (at: string) => new Date(at).toLocaleString();
 
 // shown makes what cannot be seen visible: control characters, and those that turn the direction
 // of text around. What a model wrote may have any of them.
-const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
-export const shown = (text: string) => text.replace(hidden, (c) => c === "\r" ? "␍" : "\\u{" + c.charCodeAt(0).toString(16) + "}");
+const hidden =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
+export const shown = (text: string) =>
+  text.replace(hidden, (c) => (c === "\r" ? "␍" : "\\u{" + c.charCodeAt(0).toString(16) + "}"));
 
 // ---- theme -------------------------------------------------------------------------------
 
@@ -283,5 +350,10 @@ const applyTheme = () => {
   document.documentElement.dataset.theme = dark.value ? "dark" : "light";
 };
 wantsDark.addEventListener("change", applyTheme);
-effect(() => { localStorage.setItem("temper.theme", theme.value); applyTheme(); });
-export const nextTheme = () => { theme.value = dark.value ? "light" : "dark"; };
+effect(() => {
+  localStorage.setItem("temper.theme", theme.value);
+  applyTheme();
+});
+export const nextTheme = () => {
+  theme.value = dark.value ? "light" : "dark";
+};

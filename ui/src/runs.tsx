@@ -1,95 +1,288 @@
-// The table of runs, and runs beside each other.
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { age, asNumber, go, num, percent, query, runPath, seconds, setQuery, useApi, useEvery, useRuns } from "./core";
+// The table of runs.
+import { useEffect, useState } from "preact/hooks";
+import { age, go, num, percent, query, runPath, setQuery, useApi, useEvery } from "./core";
 import { A, Load, Note, State } from "./parts";
-import { Chart, Spark } from "./chart";
-import type { ConfigView, Metric, RunList, RunRow, RunView, SeriesView, StepView } from "./api";
+import { Spark } from "./chart";
+import type { RunList, RunRow } from "./api";
 
 // A filter is words: state:running, a key of the configuration with =, < or >, or a part of a name.
 export function matches(r: RunRow, filter: string): boolean {
-  return filter.split(/\s+/).filter(Boolean).every((word) => {
-    const m = /^([\w.[\]-]+)(:|=|<=|>=|<|>)(.*)$/.exec(word);
-    if (!m) return (r.run_id + " " + (r.name ?? "")).toLowerCase().includes(word.toLowerCase());
-    const [, key, sign, want] = m;
-    const own: Record<string, unknown> = { state: r.lost ? "lost" : r.state, reward: r.reward, step: r.step, seed: r.seed, name: r.name, stage: r.stage, tool_errors: r.tool_errors };
-    const keys = r.keys ?? {};
-    const full = key in own ? undefined : key in keys ? key : Object.keys(keys).find((k) => k.endsWith("." + key));
-    const have = key in own ? own[key] : full === undefined ? undefined : keys[full];
-    if (key === "tag") return (r.tags ?? []).some((t) => t.toLowerCase() === want.toLowerCase());
-    if (have === undefined || have === null) return false;
-    if (sign === ":" || sign === "=") return String(have).toLowerCase() === want.toLowerCase() || (want !== "" && Number(have) === Number(want));
-    const [a, b] = [Number(have), Number(want)];
-    return sign === "<" ? a < b : sign === ">" ? a > b : sign === "<=" ? a <= b : a >= b;
-  });
+  return filter
+    .split(/\s+/)
+    .filter(Boolean)
+    .every((word) => {
+      const m = /^([\w.[\]-]+)(:|=|<=|>=|<|>)(.*)$/.exec(word);
+      if (!m) return (r.run_id + " " + (r.name ?? "")).toLowerCase().includes(word.toLowerCase());
+      const [, key, sign, want] = m;
+      const own: Record<string, unknown> = {
+        state: r.lost ? "lost" : r.state,
+        reward: r.reward,
+        step: r.step,
+        seed: r.seed,
+        name: r.name,
+        stage: r.stage,
+        tool_errors: r.tool_errors,
+      };
+      const keys = r.keys ?? {};
+      const full = key in own ? undefined : key in keys ? key : Object.keys(keys).find((k) => k.endsWith("." + key));
+      const have = key in own ? own[key] : full === undefined ? undefined : keys[full];
+      if (key === "tag") return (r.tags ?? []).some((t) => t.toLowerCase() === want.toLowerCase());
+      if (have === undefined || have === null) return false;
+      if (sign === ":" || sign === "=")
+        return String(have).toLowerCase() === want.toLowerCase() || (want !== "" && Number(have) === Number(want));
+      const [a, b] = [Number(have), Number(want)];
+      return sign === "<" ? a < b : sign === ">" ? a > b : sign === "<=" ? a <= b : a >= b;
+    });
 }
 
 // began is when a run began; one that the server alone knows is the newest.
-const began = (r: RunRow) => (r.started && !r.started.startsWith("0001") ? r.started : r.state === "damaged" || r.refused ? "" : "9");
+const began = (r: RunRow) =>
+  r.started && !r.started.startsWith("0001") ? r.started : r.state === "damaged" || r.refused ? "" : "9";
 
 type Order = [string, string, (r: RunRow) => string | number];
+
 const orders: Order[] = [
-  ["started", "age", (r) => began(r)], ["run", "run", (r) => r.run_id], ["state", "state", (r) => r.state], ["step", "steps", (r) => r.step],
-  ["reward", "reward", (r) => r.reward ?? -Infinity], ["errors", "tool errors", (r) => r.tool_errors ?? -1],
+  ["started", "age", (r) => began(r)],
+  ["run", "run", (r) => r.run_id],
+  ["state", "state", (r) => r.state],
+  ["step", "steps", (r) => r.step],
+  ["reward", "reward", (r) => r.reward ?? -Infinity],
+  ["errors", "tool errors", (r) => r.tool_errors ?? -1],
 ];
 
 const rowsAtOnce = 250; // of a table that is no grid: more take the browser seconds
 
 export function RunsPage() {
-  const [late, setLate] = useState(0), every = useEvery(4000);
+  const [late, setLate] = useState(0),
+    every = useEvery(4000);
   const list = useApi<RunList>("/runs", every * 1000 + late);
   const filling = list.data?.filling ?? 0;
-  useEffect(() => { if (filling > 0 && !list.loading) { const t = setTimeout(() => setLate((n) => n + 1), 400); return () => clearTimeout(t); } }, [list.data, list.loading]);
+  useEffect(() => {
+    if (filling > 0 && !list.loading) {
+      const t = setTimeout(() => setLate((n) => n + 1), 400);
+      return () => clearTimeout(t);
+    }
+  }, [list.data, list.loading]);
   const [most, setMost] = useState(rowsAtOnce);
-  const [filter, sort, tree, extra] = [query("filter"), query("sort", "-started"), query("tree") === "1", query("columns").split(",").filter(Boolean)];
+  const [filter, sort, tree, extra] = [
+    query("filter"),
+    query("sort", "-started"),
+    query("tree") === "1",
+    query("columns").split(",").filter(Boolean),
+  ];
   const [picked, setPicked] = useState<string[]>([]);
-  return <>
-    <h1>Runs</h1>
-    <Load of={list}>{(l) => {
-      if (!l.runs.length) return <div class="empty"><p>No run is in this store yet. Start the demo, and this page fills while it goes on:</p><pre class="code">./task demo</pre><p>or submit a configuration of yours:</p><pre class="code">temper run submit --config configs/demo.yaml</pre></div>;
-      const down = sort.startsWith("-"), of = (orders.find((o) => o[0] === sort.replace("-", "")) ?? orders[0])[2];
-      let rows = l.runs.filter((r) => matches(r, filter));
-      rows = [...rows].sort((a, b) => { const [x, y] = [of(a), of(b)]; return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1); });
-      const depth = new Map<string, number>();
-      if (tree) rows = asTree(rows, depth);
-      const keys = [...new Set(l.runs.flatMap((r) => Object.keys(r.keys ?? {})))].sort();
-      const head = (name: string, label: string, right = false) => <th class={right ? "right" : ""} aria-sort={sort.replace("-", "") === name ? (down ? "descending" : "ascending") : undefined}>
-        <button class="head" onClick={() => setQuery({ sort: sort === "-" + name ? name : "-" + name })}>{label}{sort.replace("-", "") === name ? (down ? " ▾" : " ▴") : ""}</button></th>;
-      return <>
-        <div class="bar">
-          <input id="search" type="search" placeholder="name state:done tag:x reward>0.5" aria-label="filter runs" value={filter} onInput={(e) => setQuery({ filter: e.currentTarget.value })} />
-          <label class="check"><input type="checkbox" checked={tree} onChange={(e) => setQuery({ tree: e.currentTarget.checked ? "1" : null })} /> forks under their parent</label>
-          <select aria-label="add a column" value="" onChange={(e) => { if (e.currentTarget.value) setQuery({ columns: [...extra, e.currentTarget.value].join(",") }); }}>
-            <option value="">add a column …</option>{keys.filter((k) => !extra.includes(k)).map((k) => <option key={k}>{k}</option>)}
-          </select>
-          <button class="primary" disabled={picked.length < 2} onClick={() => go("/compare?runs=" + picked.map(encodeURIComponent).join(","))}>{picked.length < 2 ? "tick two to compare" : `compare ${picked.length}`}</button>
-        </div>
-        {l.remark && <p class="dim small">{l.remark}</p>}
-        {!rows.length && <Note kind="dim">No run matches the filter.</Note>}
-        <div class="scroll" tabIndex={0}><table class="runs">
-          <thead><tr><th><span class="sr">compare</span></th>{head("run", "run")}{head("state", "state")}<th>stage</th>{head("step", "steps", true)}<th>reward by step</th>{head("reward", "reward", true)}<th>accuracy by stage</th>{head("errors", "tool errors", true)}<th class="right">tok/s</th>{head("started", "age")}<th class="right">seed</th>
-            {extra.map((k) => <th key={k}>{k.split(".").pop()} <button class="icon" aria-label={`remove column ${k}`} title={k} onClick={() => setQuery({ columns: extra.filter((x) => x !== k).join(",") })}>×</button></th>)}</tr></thead>
-          <tbody>{rows.slice(0, most).map((r) => <tr key={r.run_id}>
-            <td><input type="checkbox" aria-label={`compare ${r.run_id}`} checked={picked.includes(r.run_id)} onChange={(e) => setPicked(e.currentTarget.checked ? [...picked, r.run_id] : picked.filter((x) => x !== r.run_id))} /></td>
-            <td class="name" style={{ paddingLeft: 8 + 18 * (depth.get(r.run_id) ?? 0) + "px" }}>{(depth.get(r.run_id) ?? 0) > 0 && <span class="dim" aria-label="fork">↳ </span>}<A href={runPath(r.run_id)}>{r.run_id}</A>{r.name && r.name !== r.run_id && <span class="dim"> {r.name}</span>}
-              {(r.tags ?? []).map((t) => <span key={t}> <button class="pill pill-dim" title={`show the runs with the tag ${t}`} onClick={() => setQuery({ filter: "tag:" + t })}>{t}</button></span>)}
-              {r.trouble && <span class="bad" title={r.trouble}> ⚠ <span class="sr">{r.trouble}</span></span>}{r.state === "damaged" && <div class="bad small">{r.reason}</div>}{r.state !== "damaged" && r.problem && <div class="bad small">{r.problem}</div>}</td>
-            <td><State state={r.state} lost={r.lost} /></td><td>{r.stage ?? ""}</td>
-            <td class="right">{r.num_steps ? `${r.step}/${r.num_steps}` : "–"}</td><td><Spark values={r.rewards ?? []} label="reward" /></td><td class="right">{num(r.reward)}</td>
-            <td class="nowrap">{(r.stages ?? []).map((s) => <span key={s.name} class="acc" title={s.name}>{num(s.before, 2)}→{num(s.after, 2)}</span>)}{!r.stages?.length && <span class="dim">–</span>}</td>
-            <td class="right">{percent(r.tool_errors)}</td><td class="right">{num(r.throughput)}</td><td class="nowrap" title={r.started}>{age(r.started)}</td><td class="right">{r.seed}</td>
-            {extra.map((k) => <td key={k}>{r.keys?.[k] ?? ""}</td>)}
-          </tr>)}</tbody>
-        </table></div>
-        {rows.length > most && <p><button onClick={() => setMost(most + 1000)}>show more</button> <span class="dim">{most} of {rows.length.toLocaleString()} runs</span></p>}
-        {filling > 0 && <p class="dim small" role="status">{filling} rows are being filled.</p>}
-      </>;
-    }}</Load>
-  </>;
+  return (
+    <>
+      <h1>Runs</h1>
+      <Load of={list}>
+        {(l) => {
+          if (!l.runs.length)
+            return (
+              <div class="empty">
+                <p>No run is in this store yet. Start the demo, and this page fills while it goes on:</p>
+                <pre class="code">./task demo</pre>
+                <p>or submit a configuration of yours:</p>
+                <pre class="code">temper run submit --config configs/demo.yaml</pre>
+              </div>
+            );
+          const down = sort.startsWith("-"),
+            of = (orders.find((o) => o[0] === sort.replace("-", "")) ?? orders[0])[2];
+          let rows = l.runs.filter((r) => matches(r, filter));
+          rows = [...rows].sort((a, b) => {
+            const [x, y] = [of(a), of(b)];
+            return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
+          });
+          const depth = new Map<string, number>();
+          if (tree) rows = asTree(rows, depth);
+          const keys = [...new Set(l.runs.flatMap((r) => Object.keys(r.keys ?? {})))].sort();
+          const head = (name: string, label: string, right = false) => (
+            <th
+              class={right ? "right" : ""}
+              aria-sort={sort.replace("-", "") === name ? (down ? "descending" : "ascending") : undefined}
+            >
+              <button class="head" onClick={() => setQuery({ sort: sort === "-" + name ? name : "-" + name })}>
+                {label}
+                {sort.replace("-", "") === name ? (down ? " ▾" : " ▴") : ""}
+              </button>
+            </th>
+          );
+          return (
+            <>
+              <div class="bar">
+                <input
+                  id="search"
+                  type="search"
+                  placeholder="name state:done tag:x reward>0.5"
+                  aria-label="filter runs"
+                  value={filter}
+                  onInput={(e) => setQuery({ filter: e.currentTarget.value })}
+                />
+                <label class="check">
+                  <input
+                    type="checkbox"
+                    checked={tree}
+                    onChange={(e) => setQuery({ tree: e.currentTarget.checked ? "1" : null })}
+                  />{" "}
+                  forks under their parent
+                </label>
+                <select
+                  aria-label="add a column"
+                  value=""
+                  onChange={(e) => {
+                    if (e.currentTarget.value) setQuery({ columns: [...extra, e.currentTarget.value].join(",") });
+                  }}
+                >
+                  <option value="">add a column …</option>
+                  {keys
+                    .filter((k) => !extra.includes(k))
+                    .map((k) => (
+                      <option key={k}>{k}</option>
+                    ))}
+                </select>
+                <button
+                  class="primary"
+                  disabled={picked.length < 2}
+                  onClick={() => go("/compare?runs=" + picked.map(encodeURIComponent).join(","))}
+                >
+                  {picked.length < 2 ? "tick two to compare" : `compare ${picked.length}`}
+                </button>
+              </div>
+              {l.remark && <p class="dim small">{l.remark}</p>}
+              {!rows.length && <Note kind="dim">No run matches the filter.</Note>}
+              <div class="scroll" tabIndex={0}>
+                <table class="runs">
+                  <thead>
+                    <tr>
+                      <th>
+                        <span class="sr">compare</span>
+                      </th>
+                      {head("run", "run")}
+                      {head("state", "state")}
+                      <th>stage</th>
+                      {head("step", "steps", true)}
+                      <th>reward by step</th>
+                      {head("reward", "reward", true)}
+                      <th>accuracy by stage</th>
+                      {head("errors", "tool errors", true)}
+                      <th class="right">tok/s</th>
+                      {head("started", "age")}
+                      <th class="right">seed</th>
+                      {extra.map((k) => (
+                        <th key={k}>
+                          {k.split(".").pop()}{" "}
+                          <button
+                            class="icon"
+                            aria-label={`remove column ${k}`}
+                            title={k}
+                            onClick={() => setQuery({ columns: extra.filter((x) => x !== k).join(",") })}
+                          >
+                            ×
+                          </button>
+                        </th>
+                      ))}
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {rows.slice(0, most).map((r) => (
+                      <tr key={r.run_id}>
+                        <td>
+                          <input
+                            type="checkbox"
+                            aria-label={`compare ${r.run_id}`}
+                            checked={picked.includes(r.run_id)}
+                            onChange={(e) =>
+                              setPicked(
+                                e.currentTarget.checked ? [...picked, r.run_id] : picked.filter((x) => x !== r.run_id),
+                              )
+                            }
+                          />
+                        </td>
+                        <td class="name" style={{ paddingLeft: 8 + 18 * (depth.get(r.run_id) ?? 0) + "px" }}>
+                          {(depth.get(r.run_id) ?? 0) > 0 && (
+                            <span class="dim" aria-label="fork">
+                              ↳{" "}
+                            </span>
+                          )}
+                          <A href={runPath(r.run_id)}>{r.run_id}</A>
+                          {r.name && r.name !== r.run_id && <span class="dim"> {r.name}</span>}
+                          {(r.tags ?? []).map((t) => (
+                            <span key={t}>
+                              {" "}
+                              <button
+                                class="pill pill-dim"
+                                title={`show the runs with the tag ${t}`}
+                                onClick={() => setQuery({ filter: "tag:" + t })}
+                              >
+                                {t}
+                              </button>
+                            </span>
+                          ))}
+                          {r.trouble && (
+                            <span class="bad" title={r.trouble}>
+                              {" "}
+                              ⚠ <span class="sr">{r.trouble}</span>
+                            </span>
+                          )}
+                          {r.state === "damaged" && <div class="bad small">{r.reason}</div>}
+                          {r.state !== "damaged" && r.problem && <div class="bad small">{r.problem}</div>}
+                        </td>
+                        <td>
+                          <State state={r.state} lost={r.lost} />
+                        </td>
+                        <td>{r.stage ?? ""}</td>
+                        <td class="right">{r.num_steps ? `${r.step}/${r.num_steps}` : "–"}</td>
+                        <td>
+                          <Spark values={r.rewards ?? []} label="reward" />
+                        </td>
+                        <td class="right">{num(r.reward)}</td>
+                        <td class="nowrap">
+                          {(r.stages ?? []).map((s) => (
+                            <span key={s.name} class="acc" title={s.name}>
+                              {num(s.before, 2)}→{num(s.after, 2)}
+                            </span>
+                          ))}
+                          {!r.stages?.length && <span class="dim">–</span>}
+                        </td>
+                        <td class="right">{percent(r.tool_errors)}</td>
+                        <td class="right">{num(r.throughput)}</td>
+                        <td class="nowrap" title={r.started}>
+                          {age(r.started)}
+                        </td>
+                        <td class="right">{r.seed}</td>
+                        {extra.map((k) => (
+                          <td key={k}>{r.keys?.[k] ?? ""}</td>
+                        ))}
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              {rows.length > most && (
+                <p>
+                  <button onClick={() => setMost(most + 1000)}>show more</button>{" "}
+                  <span class="dim">
+                    {most} of {rows.length.toLocaleString()} runs
+                  </span>
+                </p>
+              )}
+              {filling > 0 && (
+                <p class="dim small" role="status">
+                  {filling} rows are being filled.
+                </p>
+              )}
+            </>
+          );
+        }}
+      </Load>
+    </>
+  );
 }
 
 // asTree puts each fork under the run that it began with.
 function asTree(rows: RunRow[], depth: Map<string, number>): RunRow[] {
-  const ids = new Set(rows.map((r) => r.run_id)), out: RunRow[] = [], seen = new Set<string>();
+  const ids = new Set(rows.map((r) => r.run_id)),
+    out: RunRow[] = [],
+    seen = new Set<string>();
   const add = (r: RunRow, d: number) => {
     if (seen.has(r.run_id)) return;
     seen.add(r.run_id);
@@ -100,80 +293,4 @@ function asTree(rows: RunRow[], depth: Map<string, number>): RunRow[] {
   for (const r of rows) if (!r.fork || !ids.has(r.fork.run_id)) add(r, 0);
   for (const r of rows) add(r, 0);
   return out;
-}
-
-// ---- compare -----------------------------------------------------------------------------
-
-export const mainSeries = ["critic/rewards/mean", "rollout/tool_error_rate", "roc/correct_tool_error_rate", "response_length/mean", "actor/entropy", "actor/grad_norm", "rollout/groups_dropped", "timing_s/step"];
-
-export function ComparePage() {
-  const runs = query("runs").split(",").filter(Boolean);
-  const version = useRuns(runs);
-  if (runs.length < 2) return <><h1>Compare</h1><Note kind="dim">Tick two or more runs on <A href="/">the list of runs</A>.</Note></>;
-  return <><h1>Compare</h1><p class="bar">{runs.map((r, i) => <span key={r}><span class={"key key-" + (i % 8)} /> <A href={runPath(r)}>{r}</A></span>)}</p>
-    <CompareConfigs runs={runs} /><Overlay runs={runs} keys={mainSeries} version={version} /><Outcomes runs={runs} version={version} /><SameProblem runs={runs} /></>;
-}
-
-function useMany<T>(paths: string[], version: number): (T | undefined)[] | string {
-  // Each run has a hook of its own; the number of runs changes with the address alone, which remounts the page.
-  const all = paths.map((p) => useApi<T>(p, version));
-  const failed = all.find((a) => a.error && !a.data);
-  return failed ? failed.error!.message : all.map((a) => a.data);
-}
-
-function CompareConfigs({ runs }: { runs: string[] }) {
-  const all = useMany<ConfigView>(runs.map((r) => `/runs/${encodeURIComponent(r)}/config`), 0);
-  if (typeof all === "string") return <Note kind="bad">{all}</Note>;
-  const keys = new Set(all.flatMap((c) => c?.keys.map((k) => k.key) ?? []));
-  const of = all.map((c) => new Map(c?.keys.map((k) => [k.key, k.value])));
-  const differing = [...keys].filter((k) => !k.startsWith("amendments") && new Set(of.map((m) => m.get(k) ?? "")).size > 1).sort();
-  return <section><h2>Keys that differ</h2>
-    {!differing.length && <p class="dim">The configurations are equal, amendments included.</p>}
-    {differing.length > 0 && <div class="scroll" tabIndex={0}><table><thead><tr><th>key</th>{runs.map((r) => <th key={r}>{r}</th>)}</tr></thead>
-      <tbody>{differing.map((k) => <tr key={k}><td class="mono">{k}</td>{of.map((m, i) => <td key={i} class="mono">{m.get(k) ?? "–"}</td>)}</tr>)}</tbody></table></div>}</section>;
-}
-
-// thinned says what stands for the steps of a long run.
-export function thinned(s: SeriesView): string {
-  const n = s.steps[s.steps.length - 1] - s.steps[0] + 1;
-  return `Thinned: of ${n.toLocaleString()} steps, the lowest and the highest value of every ${Math.ceil(2 * n / s.steps.length)} or so. CSV has all.`;
-}
-
-export function Overlay({ runs, keys, version, weight = 0, log, band, x = "steps", cols, onPick }: { runs: string[]; keys: string[]; version: number; weight?: number; log?: boolean; band?: boolean; x?: "steps" | "wall" | "tokens"; cols?: boolean; onPick?: (x: number) => void }) {
-  const q = keys.length ? "?keys=" + keys.map(encodeURIComponent).join(",") : "";
-  const all = useMany<SeriesView>(runs.map((r) => `/runs/${encodeURIComponent(r)}/series${q}`), version);
-  const about = useApi<Metric[]>("/series");
-  const meta = useMemo(() => new Map(about.data?.map((m) => [m.name, m])), [about.data]);
-  if (typeof all === "string") return <Note kind="bad">{all}</Note>;
-  if (all.some((s) => !s)) return <p class="dim loading" role="status">loading …</p>;
-  const names = keys.length ? keys : [...new Set(all.flatMap((s) => Object.keys(s!.values)))].sort();
-  const longest = all.filter((s) => s!.thinned).sort((a, b) => b!.steps[b!.steps.length - 1] - a!.steps[a!.steps.length - 1])[0];
-  return <>{longest && <p class="dim small">{thinned(longest)}</p>}<div class={cols === false ? "" : "charts"}>{names.map((name) => {
-    const lines = all.map((s, i) => ({ label: runs[i], x: s![x], y: s!.values[name] ?? [], color: i })).filter((l) => l.y.some((v) => v !== null));
-    const m = meta.get(name);
-    if (!lines.length) return <figure class="chart" key={name}><figcaption><span class="chart-title">{name}</span></figcaption><p class="dim">not recorded</p></figure>;
-    return <Chart key={name} title={name} name={name} unit={m?.unit} meaning={m?.meaning} lines={lines} weight={weight} log={log} band={band} xLabel={x === "steps" ? "step" : x === "wall" ? "seconds" : "tokens"} onPick={x === "steps" ? onPick : undefined} />;
-  })}</div></>;
-}
-
-// SameProblem shows one group of one step in each run.
-function SameProblem({ runs }: { runs: string[] }) {
-  const step = query("step"), problem = query("problem");
-  const groups = runs.map((r) => useApi<StepView>(step ? `/runs/${encodeURIComponent(r)}/steps/${encodeURIComponent(step)}` : null));
-  const known = [...new Set(groups.flatMap((g) => g.data?.groups.map((x) => x.problem) ?? []))].sort();
-  return <section><h2>The same problem</h2>
-    <div class="bar"><label>step <input class="short" inputMode="numeric" value={step} onChange={(e) => setQuery({ step: e.currentTarget.value.replace(/\D/g, ""), problem: null })} /></label>
-      {step && <label>problem <select value={problem} onChange={(e) => setQuery({ problem: e.currentTarget.value })}><option value="">choose …</option>{known.map((p) => <option key={p}>{p}</option>)}</select></label>}</div>
-    {step && problem && <div class="scroll" tabIndex={0}><table><thead><tr><th>run</th><th class="right">correct</th><th class="right">kept</th><th class="right">failed calls</th><th class="right">tokens</th></tr></thead>
-      <tbody>{runs.map((r, i) => { const g = groups[i].data?.groups.find((x) => x.problem === problem); return <tr key={r}><td><span class={"key key-" + (i % 8)} /> {g ? <A href={runPath(r, "steps", step, problem)}>{r}</A> : r}</td>{g ? <><td class="right">{g.correct}/{g.num}</td><td class="right">{g.kept}</td><td class="right">{g.failed}/{g.calls}</td><td class="right">{num(g.tokens)}</td></> : <td colSpan={4} class="dim">{groups[i].error?.message ?? "not sampled in this step"}</td>}</tr>; })}</tbody></table></div>}
-    {!step && <p class="dim small">Name a step: runs of one seed sample the same problems in it.</p>}</section>;
-}
-
-function Outcomes({ runs, version }: { runs: string[]; version: number }) {
-  const all = useMany<RunView>(runs.map((r) => `/runs/${encodeURIComponent(r)}`), version);
-  if (typeof all === "string") return <Note kind="bad">{all}</Note>;
-  const stages = [...new Set(all.flatMap((r) => r?.summary?.stages.map((s) => s.name) ?? []))];
-  return <section><h2>Outcomes</h2><div class="scroll" tabIndex={0}><table><thead><tr><th>run</th><th>state</th><th class="right">steps</th><th class="right">wall</th>{stages.map((s) => <th key={s}>{s}: accuracy before, after</th>)}</tr></thead>
-    <tbody>{all.map((r, i) => <tr key={runs[i]}><td>{runs[i]}</td><td>{r && <State state={r.state} />}</td><td class="right">{r?.step}</td><td class="right">{r?.summary ? seconds(r.summary.wall_seconds) : "–"}</td>
-      {stages.map((s) => { const st = r?.summary?.stages.find((x) => x.name === s); return <td key={s}>{st ? `${num(asNumber(st.accuracy_before), 3)} → ${num(asNumber(st.accuracy_after), 3)}` : "not recorded"}</td>; })}</tr>)}</tbody></table></div></section>;
 }

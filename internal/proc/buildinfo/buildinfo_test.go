@@ -11,7 +11,7 @@ import (
 // TestLineTellsOfSIMD: a build without it must be seen at the first glance.
 func TestLineTellsOfSIMD(t *testing.T) {
 	line := buildinfo.Line()
-	if !strings.HasPrefix(line, "temper "+buildinfo.Version()+", ") || !strings.Contains(line, runtime.Version()) || strings.Contains(line, "\n") {
+	if !strings.HasPrefix(line, "temper "+buildinfo.Version+" ("+buildinfo.Revision()+"), ") || !strings.Contains(line, runtime.Version()) || strings.Contains(line, "\n") {
 		t.Errorf("line %q", line)
 	}
 	if strings.Contains(line, "SIMD OFF") == buildinfo.SIMD || strings.Contains(line, "SIMD on") != buildinfo.SIMD {

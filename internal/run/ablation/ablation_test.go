@@ -114,7 +114,7 @@ func opened(t *testing.T, store blob.Store, runID string, cfg config.Run) {
 		t.Fatal(err)
 	}
 	layout := artifact.Layout{RunID: runID}
-	plan := run.Opened{Plan: run.PlanOf(runID, cfg), ConfigYAML: string(text)}
+	plan := run.Opened{Format: run.Format, Plan: run.PlanOf(runID, cfg), ConfigYAML: string(text)}
 	plan.Config = blob.RefOf(layout.Config(), text)
 	_, err = blob.PutBytes(t.Context(), store, layout.Config(), text, blob.Always)
 	_, err2 := blob.PutJSON(t.Context(), store, layout.Plan(), plan, blob.Always)

@@ -129,9 +129,8 @@ func (v *verifier) checkHead() {
 	v.damage(Finding{Key: v.layout.Dir(), Problem: Broken, Want: v.Options.Head, Have: v.out.Head.Seal, Text: "no manifest has the link or the seal that was noted: this is another run, or a part of one"})
 }
 
-// checkUnchained looks for steps that have a record and no manifest. Those between
-// manifests, and before the first, were made by a program that wrote none. After the
-// last one at most the step is left whose manifest is being written.
+// checkUnchained looks for steps that have a record and no manifest. While the run goes on,
+// the newest step may be one: its manifest is being written.
 func (v *verifier) checkUnchained(ctx context.Context) error {
 	_, names, err := v.store.ListFolder(ctx, v.layout.Steps())
 	if err != nil {
@@ -149,24 +148,15 @@ func (v *verifier) checkUnchained(ctx context.Context) error {
 			without = append(without, step)
 		}
 	}
-	there := make([]bool, len(without))
+	recorded := make([]bool, len(without))
 	err = artifact.Each(ctx, len(without), func(ctx context.Context, i int) error {
 		_, err := v.store.Stat(ctx, v.layout.StepLog(without[i]))
-		there[i] = err == nil
+		recorded[i] = err == nil
 		return ignoreGone(err)
 	})
-	var late []int
 	for i, step := range without {
-		switch {
-		case !there[i]:
-		case v.out.Manifests > 0 && step > v.out.Last && v.out.First > 0:
-			late = append(late, step)
-		default:
-			v.out.Unchained++
-		}
-	}
-	for i, step := range late {
-		if i < len(late)-1 || v.end != nil {
+		newest := i == len(without)-1 && step > v.out.Last
+		if recorded[i] && (!newest || v.end != nil) {
 			v.damage(Finding{Key: v.layout.Manifest(step), Problem: Missing, Text: fmt.Sprintf("step %d has a record and no manifest", step)})
 		}
 	}

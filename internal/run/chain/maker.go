@@ -34,7 +34,7 @@ var bitFeatures = []string{"avx", "avx2", "fma", "avx512f", "avx512bw", "avx512d
 
 // ThisMaker describes this program and machine in a role.
 func ThisMaker(role, backend string) Maker {
-	m := Maker{Role: role, Build: buildinfo.Version(), Go: runtime.Version(), Backend: backend}
+	m := Maker{Role: role, Build: buildinfo.Build(), Go: runtime.Version(), Backend: backend}
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil { // another system: the build still says what it is
 		m.CPU = runtime.GOARCH

@@ -26,8 +26,7 @@ type Chain struct {
 	Entries []Entry
 }
 
-// Load reads the manifests of a run. One that cannot be read has its Damage; a run of
-// an older program has none.
+// Load reads the manifests of a run. One that cannot be read has its Damage.
 func Load(ctx context.Context, store blob.Store, runID string) (*Chain, error) {
 	layout := artifact.Layout{RunID: runID}
 	_, names, err := store.ListFolder(ctx, layout.Steps())

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -71,7 +70,7 @@ func (f Finding) String() string {
 type Report struct {
 	RunID string `json:"run_id"`
 	// First and Last are the first and the last step of the chain, Steps how many there
-	// are. A run of an older program has none, or begins late.
+	// are.
 	First int `json:"first,omitempty"`
 	Last  int `json:"last,omitempty"`
 	Steps int `json:"steps"`
@@ -83,11 +82,8 @@ type Report struct {
 	Objects int   `json:"objects"`
 	Bytes   int64 `json:"bytes"`
 	// Deleted objects are gone, and a note in the chain says so.
-	Deleted int `json:"deleted"`
-	// Unchained are the steps that have a record and no manifest: older programs made
-	// them.
-	Unchained int     `json:"unchained_steps,omitempty"`
-	MadeBy    []Maker `json:"made_by,omitempty"`
+	Deleted int     `json:"deleted"`
+	MadeBy  []Maker `json:"made_by,omitempty"`
 	// Damage is what is wrong, Remarks are what is not, but worth a line.
 	Damage  []Finding `json:"damage,omitempty"`
 	Remarks []Finding `json:"remarks,omitempty"`
@@ -165,7 +161,7 @@ func (v *verifier) readEnd(ctx context.Context) error {
 	}
 	err = json.Unmarshal(data, &summary)
 	if err == nil && summary.Proof == nil {
-		return nil // of an older program
+		err = errors.New("it names no chain")
 	}
 	if err == nil {
 		err = checkDigest(data)
@@ -254,17 +250,11 @@ func (v *verifier) listLater(ctx context.Context) error {
 		return err
 	}
 	for _, info := range infos {
-		if v.held[info.Key] || mutable(v.layout, info.Key) || v.layout.InChain(info.Key) || v.layout.Passing(info.Key) || v.beforeChain(info.Key) {
+		if v.held[info.Key] || mutable(v.layout, info.Key) || v.layout.InChain(info.Key) || v.layout.Passing(info.Key) {
 			continue
 		}
 		v.out.Remarks = append(v.out.Remarks, Finding{Key: info.Key, Problem: Later, Have: fmt.Sprint(info.Size),
 			Text: fmt.Sprintf("%d bytes that no manifest holds", info.Size)})
 	}
 	return nil
-}
-
-// beforeChain reports whether a key belongs to a step of an older program.
-func (v *verifier) beforeChain(key string) bool {
-	step, ok := v.layout.StepOf(key)
-	return ok && step < v.out.First || strings.HasPrefix(key, v.layout.Dir()+"/policies/") && path.Base(key) < path.Base(v.layout.PolicyRef(int64(v.out.First)))
 }

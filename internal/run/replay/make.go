@@ -229,9 +229,6 @@ func (m *making) settleLost(ctx context.Context, key string) error {
 	if err != nil && !isDamage(err) {
 		return err
 	}
-	if same, err := settleForm(ctx, m, key, stored, made); same || err != nil {
-		return err
-	}
 	if slices.ContainsFunc(made, isLost) && (len(stored) != len(made) || numLost(stored) == 0) {
 		return fmt.Errorf("%s: the infrastructure lost trajectories of this group while step %d was made again: see that the sandbox is well, then repeat this", key, m.step)
 	}
@@ -244,28 +241,6 @@ func (m *making) settleLost(ctx context.Context, key string) error {
 	}
 	m.kept[key] = fmt.Sprintf("the infrastructure lost %d of its %d trajectories; the others are equal", numLost(stored), len(stored))
 	return err
-}
-
-// settleForm looks for a group that is stored as lines and comes out as a compact
-// record, since an older program wrote lines alone. Where the trajectories are equal,
-// the batch is built of the group as it is stored.
-func settleForm(ctx context.Context, m *making, key string, stored, made []rl.Trajectory) (same bool, err error) {
-	if len(stored) == 0 || len(made) != len(stored) || stored[0].Text == "" || made[0].Text != "" {
-		return false, nil
-	}
-	bare := slices.Clone(stored)
-	for i := range bare {
-		bare[i].Text = ""
-	}
-	if !equalBut(bare, made, nil) {
-		return false, nil
-	}
-	data, err := blob.ReadKey(ctx, m.base, key)
-	if err == nil {
-		_, err = blob.PutBytes(ctx, m.over, key, data, blob.Always)
-	}
-	m.kept[key] = "it is stored as lines, and is a compact record now; the trajectories are equal"
-	return true, err
 }
 
 func isLost(t rl.Trajectory) bool { return t.StopReason == rl.StopInfraError }

@@ -1,6 +1,7 @@
 package runtest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,18 +40,36 @@ func (h *Run) StoreBatches(t testing.TB, steps ...int) {
 	for _, step := range steps {
 		var built run.BuiltBatch
 		if step%3 != 0 {
-			data, err := json.Marshal(rl.Batch{Step: step, Samples: []rl.Sample{{ProblemID: fmt.Sprint("p", step)}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			Put(t, h.Store, h.Layout.Batch(step), string(data))
-			built = run.BuiltBatch{Batch: blob.RefOf(h.Layout.Batch(step), data), Samples: 1}
+			built = h.StoreBatch(t, step, fmt.Sprint("p", step))
 		}
 		built.Stats.RewardMean = 1 / float64(step) // the best checkpoint is the first one, which stays in any case
 		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.BatchStats(step), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// StoreBatch stores the batch of a step, with one sample of each problem.
+func (h *Run) StoreBatch(t testing.TB, step int, problems ...string) run.BuiltBatch {
+	t.Helper()
+	batch := run.StoredBatch{Step: step}
+	for _, id := range problems {
+		var samples bytes.Buffer
+		if err := rl.WriteSamples(&samples, []rl.Sample{{ProblemID: id}}); err != nil {
+			t.Fatal(err)
+		}
+		ref, err := blob.PutBytes(t.Context(), h.Store, h.Layout.Samples(step, id), samples.Bytes(), blob.Always)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch.Groups = append(batch.Groups, run.GroupRecord{ProblemID: id, Samples: ref, NumSamples: 1})
+	}
+	data, err := json.Marshal(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	Put(t, h.Store, h.Layout.Batch(step), string(data))
+	return run.BuiltBatch{Batch: blob.RefOf(h.Layout.Batch(step), data), Samples: len(problems)}
 }
 
 // StepInput asks for the update of a step by the batch that is stored.

@@ -17,7 +17,7 @@ import (
 // the parent may delete its own.
 func openFork(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Plan, error) {
 	layout := artifact.Layout{RunID: in.RunID}
-	mine, again, err := artifact.Lookup[run.Opened](ctx, store, layout.Plan())
+	mine, again, err := run.ReadOpened(ctx, store, in.RunID)
 	if err != nil {
 		return run.Plan{}, err
 	}

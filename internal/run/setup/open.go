@@ -16,6 +16,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/proc/buildinfo"
 	"temper/internal/run"
 	"temper/internal/run/artifact"
 )
@@ -95,10 +96,13 @@ func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run,
 	if err != nil {
 		return run.Plan{}, err
 	}
-	mine := run.Opened{Plan: plan, Owner: by.Owner, OwnerWorkflow: by.Workflow, OwnerNamespace: by.Namespace, ConfigYAML: string(data)}
+	mine := run.Opened{Plan: plan, Format: run.Format, Version: buildinfo.Version, Owner: by.Owner, OwnerWorkflow: by.Workflow, OwnerNamespace: by.Namespace, ConfigYAML: string(data)}
 	mine.Config = blob.RefOf(layout.Config(), data)
 	mine.SearchAttributes, mine.ProgressAttributes = by.SearchAttributes, by.SearchAttributes
 	stored, err := artifact.PutOnce(ctx, store, layout.Plan(), mine)
+	if err == nil {
+		err = stored.CheckFormat()
+	}
 	if err != nil {
 		return run.Plan{}, err
 	}

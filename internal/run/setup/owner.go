@@ -133,7 +133,7 @@ func goOn(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	if len(in.Set) > 0 || in.Seed != nil || in.Priority != 0 {
 		return run.Plan{}, fault.Newf(fault.InvalidConfig, "run %s is stored, and goes on as it is: leave out set, seed and priority, or fork it", in.RunID)
 	}
-	opened, _, err := artifact.Lookup[run.Opened](ctx, store, artifact.Layout{RunID: in.RunID}.Plan())
+	opened, _, err := run.ReadOpened(ctx, store, in.RunID)
 	if err == nil {
 		err = by.take(ctx, store, &opened, in)
 	}
