@@ -26,7 +26,7 @@ type ReleasePlacementInput struct {
 
 // errNoCluster is the answer of a control worker that knows no cluster.
 func errNoCluster() error {
-	return toTemporal(fault.Newf(fault.InvalidConfig, "placement: this service has no cluster: start temper worker with --cluster FILE, or leave placement out of the run's input"))
+	return toTemporal(fault.Newf(fault.InvalidConfig, "placement: this service has no cluster: start temper role control with --cluster FILE, or leave placement out of the run's input"))
 }
 
 // AcquirePlacement asks for the room of a run. The answer comes to the run as a signal,

@@ -10,13 +10,11 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Nomad's own refusal names no reason where devices are used up, so that room is counted
-// here: what a node has, less what the allocations on it hold.
+// Capacity counts what nodes have left: what a node has, less what the allocations on it hold. Nomad's own refusal names
+// no reason where devices are used up.
+type Capacity struct{ nodes []*nodeCapacity }
 
-// Room is what nodes have left.
-type Room struct{ nodes []*nodeRoom }
-
-type nodeRoom struct {
+type nodeCapacity struct {
 	*api.NodeListStub
 	cpu, memory int64
 	mhz         int64          // of one core, 0 where cores cannot be reserved
@@ -26,17 +24,17 @@ type nodeRoom struct {
 	ports       map[int]bool
 }
 
-// NewRoom counts what is left on the nodes, listed with their resources, beside the
-// allocations, listed with theirs. Those of the jobs in without count as gone.
-func NewRoom(nodes []*api.NodeListStub, allocs []*api.AllocationListStub, without ...string) *Room {
-	r := &Room{}
-	byID := map[string]*nodeRoom{}
+// NewCapacity counts what is left on the nodes beside the allocations; both are listed with their resources. Allocations
+// of the jobs in without count as gone.
+func NewCapacity(nodes []*api.NodeListStub, allocs []*api.AllocationListStub, without ...string) *Capacity {
+	r := &Capacity{}
+	byID := map[string]*nodeCapacity{}
 	for _, n := range nodes {
-		room := newNodeRoom(n)
+		room := newNodeCapacity(n)
 		byID[n.ID] = room
 		r.nodes = append(r.nodes, room)
 	}
-	slices.SortFunc(r.nodes, func(a, b *nodeRoom) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.nodes, func(a, b *nodeCapacity) int { return strings.Compare(a.Name, b.Name) })
 	for _, a := range allocs {
 		room := byID[a.NodeID]
 		if room == nil || a.AllocatedResources == nil || ended(a) || slices.Contains(without, a.JobID) {
@@ -48,24 +46,24 @@ func NewRoom(nodes []*api.NodeListStub, allocs []*api.AllocationListStub, withou
 }
 
 // SetVolumes says which host volumes nodes have, by the ids of the nodes: package api does not list them.
-func (r *Room) SetVolumes(byNode map[string][]string) {
+func (r *Capacity) SetVolumes(byNode map[string][]string) {
 	for _, n := range r.nodes {
 		n.volumes = append([]string{}, byNode[n.ID]...)
 	}
 }
 
-// MayTake are the names of the nodes that an instance of the group may be on once they are up and have room.
-func (r *Room) MayTake(j *api.Job, g *api.TaskGroup) []string {
+// MayTake returns the names of the nodes that may take an instance of the group once they are up and have room.
+func (r *Capacity) MayTake(j *api.Job, g *api.TaskGroup) []string {
 	var out []string
 	for _, n := range r.nodes {
-		if n.Status != api.NodeStatusDown && n.elsewhere(j) == "" && n.lacksVolume(g) == "" {
+		if n.Status != api.NodeStatusDown && n.misplaced(j) == "" && n.lacksVolume(g) == "" {
 			out = append(out, n.Name)
 		}
 	}
 	return out
 }
 
-// ended reports whether an allocation holds nothing any more.
+// ended reports whether an allocation holds no resources.
 func ended(a *api.AllocationListStub) bool {
 	switch a.ClientStatus {
 	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:
@@ -75,8 +73,8 @@ func ended(a *api.AllocationListStub) bool {
 	}
 }
 
-func newNodeRoom(n *api.NodeListStub) *nodeRoom {
-	room := &nodeRoom{NodeListStub: n, devices: map[string]int{}, allDevices: map[string]int{}, ports: map[int]bool{}}
+func newNodeCapacity(n *api.NodeListStub) *nodeCapacity {
+	room := &nodeCapacity{NodeListStub: n, devices: map[string]int{}, allDevices: map[string]int{}, ports: map[int]bool{}}
 	if n.NodeResources == nil {
 		return room
 	}
@@ -102,7 +100,7 @@ func newNodeRoom(n *api.NodeListStub) *nodeRoom {
 
 func deviceName(vendor, kind, name string) string { return vendor + "/" + kind + "/" + name }
 
-func (n *nodeRoom) take(used *api.AllocatedResources) {
+func (n *nodeCapacity) take(used *api.AllocatedResources) {
 	for _, t := range used.Tasks {
 		n.cpu -= t.Cpu.CpuShares
 		n.memory -= t.Memory.MemoryMB
@@ -117,16 +115,16 @@ func (n *nodeRoom) take(used *api.AllocatedResources) {
 
 // Place puts the instances of a group onto nodes, as many as fit, and takes their room. It
 // returns how many found none, and why, in lines for people.
-func (r *Room) Place(j *api.Job, g *api.TaskGroup) (missing int, why []string) {
+func (r *Capacity) Place(j *api.Job, g *api.TaskGroup) (missing int, why []string) {
 	reasons := map[string]int{}
-	used := map[*nodeRoom]bool{}
+	used := map[*nodeCapacity]bool{}
 	for range *g.Count {
-		var best *nodeRoom
+		var best *nodeCapacity
 		reasons = map[string]int{}
 		for _, n := range r.nodes {
 			reason := n.refuses(j, g)
 			if reason == "" && used[n] && distinctHosts(j, g) {
-				reason = "has one already, and each needs a node of its own"
+				reason = "has one already, and no two may share a node"
 			}
 			if reason != "" {
 				reasons[reason]++
@@ -159,7 +157,7 @@ func distinctHosts(j *api.Job, g *api.TaskGroup) bool {
 	return slices.ContainsFunc(slices.Concat(j.Constraints, g.Constraints), func(c *api.Constraint) bool { return c.Operand == api.ConstraintDistinctHosts })
 }
 
-// wants is what one instance of a group takes.
+// wants returns what one instance of a group takes.
 func wants(g *api.TaskGroup) (cpu, cores, memory int64, devices map[string]int) {
 	devices = map[string]int{}
 	for _, t := range g.Tasks {
@@ -184,8 +182,8 @@ func deref[T any](p *T) T {
 	return *p
 }
 
-// elsewhere says why a node is none of those that a job names; "" when it is one.
-func (n *nodeRoom) elsewhere(j *api.Job) string {
+// misplaced says why the pool or the datacenters of a job exclude the node; "" when they do not.
+func (n *nodeCapacity) misplaced(j *api.Job) string {
 	pool := cmp.Or(deref(j.NodePool), api.NodePoolDefault)
 	switch {
 	case pool != api.NodePoolAll && n.NodePool != pool:
@@ -196,7 +194,7 @@ func (n *nodeRoom) elsewhere(j *api.Job) string {
 	return ""
 }
 
-// within reports whether a node of a datacenter is meant by names of datacenters; none are all.
+// within reports whether names of datacenters include a datacenter; no names mean all.
 func within(names []string, datacenter string) bool {
 	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return matches(name, datacenter) })
 }
@@ -224,7 +222,7 @@ func matches(wanted, name string) bool {
 
 // lacksVolume names a host volume of the group that the node does not have; "" when it has all. Of volumes for each
 // instance the scheduler knows the names.
-func (n *nodeRoom) lacksVolume(g *api.TaskGroup) string {
+func (n *nodeCapacity) lacksVolume(g *api.TaskGroup) string {
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
 		if v := g.Volumes[name]; v.Type == "host" && !v.PerAlloc && n.volumes != nil && !slices.Contains(n.volumes, v.Source) {
 			return v.Source
@@ -234,8 +232,8 @@ func (n *nodeRoom) lacksVolume(g *api.TaskGroup) string {
 }
 
 // refuses says why an instance of the group cannot be on the node; "" when it can.
-func (n *nodeRoom) refuses(j *api.Job, g *api.TaskGroup) string {
-	if reason := n.elsewhere(j); reason != "" {
+func (n *nodeCapacity) refuses(j *api.Job, g *api.TaskGroup) string {
+	if reason := n.misplaced(j); reason != "" {
 		return reason
 	}
 	switch {
@@ -295,15 +293,15 @@ func countDevices(devices map[string]int, asked string) int {
 
 // cores are the whole ones that are left. A reserved core counts with its share of the
 // node's MHz; servers do not list which ones are taken.
-func (n *nodeRoom) cores() int64 {
+func (n *nodeCapacity) cores() int64 {
 	if n.mhz == 0 {
 		return 0
 	}
 	return n.cpu / n.mhz
 }
 
-// hold takes the room of one instance.
-func (n *nodeRoom) hold(g *api.TaskGroup) {
+// hold takes the resources of one instance.
+func (n *nodeCapacity) hold(g *api.TaskGroup) {
 	cpu, cores, memory, devices := wants(g)
 	n.cpu, n.memory = n.cpu-cpu-cores*n.mhz, n.memory-memory
 	for asked, count := range devices {
@@ -322,8 +320,8 @@ func (n *nodeRoom) hold(g *api.TaskGroup) {
 	}
 }
 
-// NodeRoom is what one node has and what is held of it.
-type NodeRoom struct {
+// NodeUsage is what one node has and what allocations hold of it.
+type NodeUsage struct {
 	*api.NodeListStub
 	// AllDevices are those in working order by vendor/type/name, and TakenDevices those held.
 	AllDevices, TakenDevices map[string]int
@@ -333,8 +331,8 @@ type NodeRoom struct {
 	CPU, Memory, Cores [2]int64
 }
 
-// State is the node's condition in a word.
-func (n NodeRoom) State() string {
+// State returns the node's condition: ready, down, draining or ineligible.
+func (n NodeUsage) State() string {
 	switch {
 	case n.Status != api.NodeStatusReady:
 		return n.Status
@@ -347,16 +345,16 @@ func (n NodeRoom) State() string {
 	}
 }
 
-// Nodes are all nodes by their names.
-func (r *Room) Nodes() []NodeRoom {
-	var out []NodeRoom
+// Nodes returns all nodes, sorted by name.
+func (r *Capacity) Nodes() []NodeUsage {
+	var out []NodeUsage
 	for _, n := range r.nodes {
 		taken := map[string]int{}
 		for name, all := range n.allDevices {
 			taken[name] = all - n.devices[name]
 		}
-		full := newNodeRoom(n.NodeListStub)
-		out = append(out, NodeRoom{
+		full := newNodeCapacity(n.NodeListStub)
+		out = append(out, NodeUsage{
 			NodeListStub: n.NodeListStub, AllDevices: n.allDevices, TakenDevices: taken, FreeDevices: maps.Clone(n.devices),
 			Cores: [2]int64{full.cores() - n.cores(), full.cores()},
 			CPU:   [2]int64{full.cpu - n.cpu, full.cpu}, Memory: [2]int64{full.memory - n.memory, full.memory},

@@ -307,7 +307,7 @@ func TestControlGetsTheCluster(t *testing.T) {
 // TestRunReadsItsOwn: the job of a run reads the variable of its own name alone.
 func TestRunReadsItsOwn(t *testing.T) {
 	b := load(t, "cluster.example.yaml")
-	j := b.Run(placement.Job{ID: "engine-a", Run: "a", Role: placement.RoleEngine, Members: 2, Queues: placement.QueuesOf("a")})
+	j := b.Run(placement.Job{ID: "engine-a", Run: "a", Role: placement.RoleEngine, Instances: 2, Queues: placement.QueuesOf("a")})
 	want := map[string][]string{"nomad/jobs/engine-a": b.RunItems()}
 	if diff := cmp.Diff(jobs.Secrets(j), want); diff != "" || !slices.Contains(b.RunItems(), jobs.ItemNomadToken) {
 		t.Errorf("items %q, secrets (-got +want):\n%s", b.RunItems(), diff)
@@ -349,7 +349,7 @@ func TestRoomSaysWhy(t *testing.T) {
 		holds("g2", "other", "running", "0", "1", "2"), holds("g1", "other", "complete", "0", "1"), holds("g1", "mine", "running", "0", "1", "2", "3"),
 	}
 	job, group := gang(2, 8)
-	missing, why := jobs.NewRoom(nodes, allocs, "mine").Place(job, group)
+	missing, why := jobs.NewCapacity(nodes, allocs, "mine").Place(job, group)
 	want := []string{
 		"1 of 7 nodes: has 0 of 8 amd/gpu free, and 8 are needed", "1 of 7 nodes: has 5 of 8 amd/gpu free, and 8 are needed", "1 of 7 nodes: is down",
 		"1 of 7 nodes: is draining", "1 of 7 nodes: lacks memory: 1000 MiB are needed", "1 of 7 nodes: not in the node pool gpu", "1 of 7 nodes: takes nothing new (ineligible)",
@@ -358,14 +358,14 @@ func TestRoomSaysWhy(t *testing.T) {
 		t.Errorf("%d missing, want 1; reasons (-got +want):\n%s", missing, diff)
 	}
 	job, group = gang(3, 5)
-	if missing, why := jobs.NewRoom(nodes, allocs[:1]).Place(job, group); missing != 1 {
-		t.Errorf("%d of 3 members of 5 GPUs find no room (%q), want 1: there is one node of 8 and one of 5", missing, why)
+	if missing, why := jobs.NewCapacity(nodes, allocs[:1]).Place(job, group); missing != 1 {
+		t.Errorf("%d of 3 instances of 5 GPUs find no room (%q), want 1: there is one node of 8 and one of 5", missing, why)
 	}
 	group.Tasks[0].Resources.Devices[0].Name = "nvidia/gpu"
-	if _, why := jobs.NewRoom(nodes, nil).Place(job, group); !strings.Contains(strings.Join(why, "\n"), "has no device nvidia/gpu") {
+	if _, why := jobs.NewCapacity(nodes, nil).Place(job, group); !strings.Contains(strings.Join(why, "\n"), "has no device nvidia/gpu") {
 		t.Errorf("an unknown device: %q", why)
 	}
-	if missing, why := jobs.NewRoom(nil, nil).Place(job, group); missing != 3 || why[0] != "the cluster has no node" {
+	if missing, why := jobs.NewCapacity(nil, nil).Place(job, group); missing != 3 || why[0] != "the cluster has no node" {
 		t.Errorf("no nodes: %d missing, %q", missing, why)
 	}
 }
@@ -375,7 +375,7 @@ func TestRoomKnowsPlaces(t *testing.T) {
 	east, west, away := node("e1", "default", 9000, 9000, 0), node("w1", "default", 9000, 9000, 0), node("w2", "default", 9000, 9000, 0)
 	east.Datacenter, west.Datacenter, away.Datacenter = "eu-east-1", "eu-west-1", "eu-west-2"
 	away.Status = "down"
-	room := jobs.NewRoom([]*api.NodeListStub{east, west, away}, nil)
+	room := jobs.NewCapacity([]*api.NodeListStub{east, west, away}, nil)
 	if missing, _ := room.Place(&api.Job{}, &api.TaskGroup{Count: new(1), Tasks: []*api.Task{{Driver: "raw_exec"}}, Volumes: map[string]*api.VolumeRequest{"data": {Type: "host", Source: "shop"}}}); missing > 0 {
 		t.Error("volumes that nobody has listed are taken for missing")
 	}

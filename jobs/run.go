@@ -13,22 +13,19 @@ import (
 	"temper/internal/role"
 )
 
-// Keys of the meta of a run's job, beside those of every job.
-const (
-	MetaEpoch   = "temper_epoch"
-	MetaMembers = "temper_members"
-)
+// MetaEpoch is the admission that a run's job belongs to, a key of its meta.
+const MetaEpoch = "temper_epoch"
 
-// Run returns the job of a run: equal members, no two on one node, on the queues of the run. They are
+// Run returns the job of a run: equal instances, no two on one node, on the queues of the run. They are
 // placed as the admission of gangs says, and never rolled over.
 func (b Build) Run(job placement.Job) *api.Job {
 	p := runProcess(b, job)
 	j := newFrame(b).job(p)
-	maps.Copy(j.Meta, map[string]string{MetaRun: job.Run, MetaEpoch: strconv.Itoa(job.Epoch), MetaMembers: strconv.Itoa(job.Members)})
+	maps.Copy(j.Meta, map[string]string{MetaRun: job.Run, MetaEpoch: strconv.Itoa(job.Epoch)})
 	return seal(j)
 }
 
-// runProcess describes a member of a run's job: a trainer, or a process that samples, which is set up as the rollout
+// runProcess describes an instance of a run's job: a trainer, or a process that samples, which is set up as the rollout
 // role of the cluster.
 func runProcess(b Build, job placement.Job) process {
 	row, flags := role.Of(role.Rollout), []string{"--queue", job.Queues.Rollout}
@@ -43,7 +40,7 @@ func runProcess(b Build, job placement.Job) process {
 	reachNomad(b, &p) // whether its allocation is still the one that counts
 	p.name, p.service, p.id, p.variable = string(job.Role), b.ID(string(job.Role)), job.ID, RunVariable(job.ID)
 	s := &p.settings
-	s.Count, s.Max, s.Pool, s.Cores = job.Members, max(job.Members, job.Most), job.Pool, job.Each.Cores
+	s.Count, s.Max, s.Pool, s.Cores = job.Instances, max(job.Instances, job.Most), job.Pool, job.Each.Cores
 	s.Priority = runPriority(s.Priority, job.Priority)
 	if job.Each.MemoryMiB > 0 {
 		s.Memory = config.Bytes(job.Each.MemoryMiB) << 20
@@ -52,7 +49,7 @@ func runProcess(b Build, job placement.Job) process {
 	return p
 }
 
-// adjustRun asks for what each member needs, and makes the members of a gang move and start together.
+// adjustRun asks for what each instance needs, and makes the instances of a gang move and start together.
 func adjustRun(g *api.TaskGroup, job placement.Job) {
 	g.Constraints = append(g.Constraints, &api.Constraint{Operand: api.ConstraintDistinctHosts, RTarget: "true"})
 	for _, name := range slices.Sorted(maps.Keys(job.Each.Devices)) {
@@ -60,9 +57,9 @@ func adjustRun(g *api.TaskGroup, job placement.Job) {
 			g.Tasks[0].Resources.Devices = append(g.Tasks[0].Resources.Devices, &api.RequestedDevice{Name: name, Count: new(uint64(n))})
 		}
 	}
-	// A drain moves all members at once: a gang without one of them does nothing.
-	g.Migrate = &api.MigrateStrategy{MaxParallel: new(job.Members), HealthCheck: new("task_states"), MinHealthyTime: new(time.Second), HealthyDeadline: new(healthyDeadline)}
-	g.Update.MaxParallel = new(0) // the health of one member holds up no other
+	// A drain moves all instances at once: a gang without one of them does nothing.
+	g.Migrate = &api.MigrateStrategy{MaxParallel: new(job.Instances), HealthCheck: new("task_states"), MinHealthyTime: new(time.Second), HealthyDeadline: new(healthyDeadline)}
+	g.Update.MaxParallel = new(0) // the health of one instance holds up no other
 	g.Update.AutoRevert = new(false)
 }
 
@@ -72,19 +69,19 @@ func RunVariable(id string) string { return "nomad/jobs/" + id }
 // RunsVariable holds what every job of a run gets. No job has its name, so that none reads it.
 func (b Build) RunsVariable() string { return b.Variable(Runs) }
 
-// Runs stands for all jobs of runs where roles have their names.
+// Runs names all jobs of runs in place of a role.
 const Runs = "run"
 
-// RunItems are the items that the jobs of runs read; nil where runs have none of their own.
+// RunItems are the items that the jobs of runs read; nil where runs have no jobs.
 func (b Build) RunItems() []string {
 	if !b.Placement.On() {
 		return nil
 	}
-	j := b.Run(placement.Job{ID: "trainer-x", Run: "x", Role: placement.RoleTrainer, Members: 1})
+	j := b.Run(placement.Job{ID: "trainer-x", Run: "x", Role: placement.RoleTrainer, Instances: 1})
 	return Secrets(j)[RunVariable(*j.ID)]
 }
 
-// runPriority shifts the priority of a role by that of the run: 1 is first, 3 the usual, 5 last.
+// runPriority shifts the priority of a role by the priority of the run: 1 is first, 3 the default, 5 last.
 func runPriority(role, run int) int {
 	if run == 0 {
 		run = 3

@@ -25,30 +25,6 @@ func TestTimesOfATrajectory(t *testing.T) {
 	}
 }
 
-// TestSQL needs the token, and tells a mistake in one line.
-func TestSQL(t *testing.T) {
-	s := newSite(t, playedRun(t).Store, nil)
-	post := func(query string, header ...string) (*http.Response, string) {
-		body, err := json.Marshal(ui.SQLRequest{SQL: query})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s.ask(t, http.MethodPost, "/api/v1/sql", string(body), header...)
-	}
-	bearer := []string{"Authorization", "Bearer " + token}
-	resp, body := post("SELECT run, num_steps FROM runs WHERE run = 'demo'", bearer...)
-	var got ui.SQLView
-	if err := json.Unmarshal([]byte(body), &got); err != nil || resp.StatusCode != http.StatusOK || len(got.Rows) != 1 || got.Rows[0][0] != "demo" {
-		t.Errorf("%s: %.200s", resp.Status, body)
-	}
-	if resp, _ := post("SELECT 1"); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("without the token: %s", resp.Status)
-	}
-	if resp, body := post("DROP TABLE runs", bearer...); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "want SELECT") {
-		t.Errorf("a statement that writes: %s: %.200s", resp.Status, body)
-	}
-}
-
 // TestSearchStreams lines, the last of which says that it is done.
 func TestSearchStreams(t *testing.T) {
 	s := newSite(t, playedRun(t).Store, nil)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -24,19 +23,12 @@ import (
 	"temper/internal/series"
 )
 
-// File is a file of a report.
-type File struct {
-	// Name is a path below the folder of the report.
-	Name string
-	Data []byte
-}
-
 //go:embed report.html
 var reportPage string
 
-// Report is the story of a run as files: a page that needs no other file, its series as
-// CSV, and for TensorBoard. What the run does not record, the page says so.
-func Report(ctx context.Context, h *history.Run, build string) ([]File, error) {
+// Report returns the story of a run as an HTML page that needs no other file. The page marks
+// what the run does not record.
+func Report(ctx context.Context, h *history.Run, build string) ([]byte, error) {
 	story, err := tell(ctx, h, build)
 	if err != nil {
 		return nil, err
@@ -51,13 +43,7 @@ func Report(ctx context.Context, h *history.Run, build string) ([]File, error) {
 	if err := page.Execute(&out, story); err != nil {
 		return nil, fmt.Errorf("report of run %s: %w", h.ID(), err)
 	}
-	table, err := SeriesCSV(story.records)
-	if err != nil {
-		return nil, err
-	}
-	return []File{
-		{h.ID() + ".html", out.Bytes()}, {h.ID() + ".csv", table}, {path.Join(h.ID(), EventFile(story.records, h.ID())), TensorBoard(story.records)},
-	}, nil
+	return out.Bytes(), nil
 }
 
 // story is what the page tells.

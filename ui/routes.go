@@ -87,8 +87,6 @@ func routes(s *Server) []route {
 			Content: "application/vnd.apache.parquet", Query: []param{{"from", "first step"}, {"to", "last step"}}, serve: s.runs.exportParquet,
 		},
 		post("/api/v1/view", "Point the open pages that follow a run to another page", s.events.pointPages),
-		get("/api/v1/sql/tables", "The tables of SQL queries", nil, s.sql.listTables),
-		post("/api/v1/sql", "Answer a SELECT over the tables, read-only, 5 s and 10,000 rows at most", s.sql.answerSQL),
 		{
 			Method: http.MethodGet, Path: "/api/v1/runs/{run}/search", Summary: "Search in the texts of trajectories, newest step first, as lines of JSON", Content: "application/x-ndjson",
 			Query: []param{

@@ -3,7 +3,6 @@ package ui
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"temper/internal/export"
 	"temper/internal/run"
 	"temper/internal/series"
 )
@@ -135,7 +135,7 @@ func (rp *runPages) showSeries(r *request) (SeriesView, error) {
 	}
 	if match != nil {
 		if keys == nil {
-			keys = keysOf(records)
+			keys = export.Keys(records)
 		}
 		keys = slices.DeleteFunc(keys, func(key string) bool { return !match.MatchString(key) })
 	}
@@ -165,7 +165,7 @@ func matcher(pattern string) (*regexp.Regexp, error) {
 func seriesOf(records []run.StepRecord, keys []string) SeriesView {
 	out := SeriesView{Values: map[string][]*Number{}, Steps: []int{}, Stages: []string{}, Wall: []float64{}, Tokens: []float64{}}
 	if keys == nil {
-		keys = keysOf(records)
+		keys = export.Keys(records)
 	}
 	tokens := 0.0
 	for _, rec := range records {
@@ -186,16 +186,6 @@ func seriesOf(records []run.StepRecord, keys []string) SeriesView {
 		out.Values[key] = column
 	}
 	return out
-}
-
-func keysOf(records []run.StepRecord) []string {
-	names := map[string]bool{}
-	for _, rec := range records {
-		for name := range rec.Metrics.Known() {
-			names[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }
 
 // thin leaves two of each bucket of steps, and of each series the lowest and the
@@ -285,38 +275,13 @@ func (rp *runPages) exportCSV(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	data, err := SeriesCSV(records)
+	data, err := export.SeriesCSV(records)
 	if err != nil {
 		return err
 	}
 	attachment(w, "text/csv; charset=utf-8", h.ID()+".csv")
 	_, _ = w.Write(data) // the client has gone when this fails
 	return nil
-}
-
-// SeriesCSV are the series of all steps, one line a step, under their names.
-func SeriesCSV(records []run.StepRecord) ([]byte, error) {
-	var buf bytes.Buffer
-	out := csv.NewWriter(&buf)
-	keys := keysOf(records)
-	if err := out.Write(append([]string{"step", "stage", "started", "ended"}, keys...)); err != nil {
-		return nil, err
-	}
-	for _, rec := range records {
-		line := []string{strconv.Itoa(rec.Step), rec.StageName, rec.Started.UTC().Format("2006-01-02T15:04:05.000Z"), rec.Ended.UTC().Format("2006-01-02T15:04:05.000Z")}
-		for _, key := range keys {
-			cell := ""
-			if v, ok := series.Known(rec.Metrics, key); ok {
-				cell = strconv.FormatFloat(v, 'g', -1, 64)
-			}
-			line = append(line, cell)
-		}
-		if err := out.Write(line); err != nil {
-			return nil, err
-		}
-	}
-	out.Flush()
-	return buf.Bytes(), out.Error()
 }
 
 func (rp *runPages) exportEvents(w http.ResponseWriter, r *request) error {
@@ -328,28 +293,7 @@ func (rp *runPages) exportEvents(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	attachment(w, "application/octet-stream", EventFile(records, h.ID()))
-	_, _ = w.Write(TensorBoard(records)) // the client has gone when this fails
+	attachment(w, "application/octet-stream", export.EventFile(records, h.ID()))
+	_, _ = w.Write(export.TensorBoard(records)) // the client has gone when this fails
 	return nil
-}
-
-// EventFile is the name by which TensorBoard knows an event file.
-func EventFile(records []run.StepRecord, runID string) string {
-	at := int64(0)
-	if len(records) > 0 {
-		at = records[0].Started.Unix()
-	}
-	return "events.out.tfevents." + strconv.FormatInt(at, 10) + "." + runID
-}
-
-// TensorBoard are the series of all steps as an event file of TensorBoard.
-func TensorBoard(records []run.StepRecord) []byte {
-	if len(records) == 0 {
-		return nil
-	}
-	out := series.File(records[0].Started)
-	for _, rec := range records {
-		out = series.Append(out, rec.Step, rec.Ended, rec.Metrics.Known())
-	}
-	return out
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"temper/internal/export"
 	"temper/internal/run"
 	"temper/internal/series"
 )
@@ -50,7 +51,7 @@ func TestSeriesThatAStepHasNot(t *testing.T) {
 	if c := values[series.ToolErrors]; len(c) != 3 || c[1] == nil {
 		t.Errorf("errors are %v", c)
 	}
-	text, err := SeriesCSV(records)
+	text, err := export.SeriesCSV(records)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestSeriesThatAStepHasNot(t *testing.T) {
 	if at := slices.Index(rows[0], series.CorrectErrors); rows[1][at] != "0.1" || rows[2][at] != "" || rows[3][at] != "0.05" {
 		t.Errorf("CSV: %q", rows)
 	}
-	if n := bytes.Count(TensorBoard(records), []byte(series.CorrectErrors)); n != 2 {
+	if n := bytes.Count(export.TensorBoard(records), []byte(series.CorrectErrors)); n != 2 {
 		t.Errorf("%d events of errors in correct ones, want 2", n)
 	}
 }

@@ -68,7 +68,6 @@ type Server struct {
 	steer   steering
 	service servicePages
 	events  eventStreams
-	sql     sqlQueries
 }
 
 // New makes a server.
@@ -93,7 +92,6 @@ func New(c Config) (*Server, error) {
 		steer:   steering{reader: reader, steer: c.Steer, log: c.Log},
 		service: servicePages{build: c.Build, store: c.Store, temporalUI: c.TemporalUI, steer: c.Steer, token: c.Token, place: c.Place},
 		events:  eventStreams{store: c.Store, hub: hub},
-		sql:     sqlQueries{store: c.Store, now: c.Now, answering: make(chan struct{}, 1)},
 	}
 	mux := http.NewServeMux()
 	for _, r := range routes(s) {

@@ -142,7 +142,7 @@ func view(ctx context.Context, h *history.Run, t *rl.Trajectory, p rl.Problem) (
 		out.TurnViews = append(out.TurnViews, c.turn(t, &t.Turns[i], next))
 	}
 	if c.cut > 0 {
-		out.Cut = fmt.Sprintf("%d bytes of long texts are left out here; temper run rollouts prints all", c.cut)
+		out.Cut = fmt.Sprintf("%d bytes of long texts are left out here; temper export --format json prints all", c.cut)
 	}
 	return out, nil
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,7 +34,7 @@ import (
 const EngineTokenKey = "TEMPER_ENGINE_TOKEN" //nolint:gosec // a name
 
 // EngineCAKey names the file with the authorities that signed the certificates of
-// engines, where they are not those of the machine.
+// engines, where the machine does not trust them.
 const EngineCAKey = "TEMPER_ENGINE_TLS_CA"
 
 // EngineOptions are what an engine role can be told.
@@ -41,7 +42,7 @@ type EngineOptions struct {
 	Place
 	// Run whose policies are served. One process serves one run.
 	Run string
-	// Name of the engine among those of the run.
+	// Name of the engine, unique in the run.
 	Name string
 	// Advertise is host:port at which rollout roles reach the engine; empty is the
 	// address where it listens.
@@ -55,8 +56,8 @@ type EngineOptions struct {
 	Capacity int
 	// Wait is how long the run may be missing from the store.
 	Wait time.Duration
-	// Drain is how long generations may go on after the end was asked for. Those that
-	// are left are answered with what they have.
+	// Drain is how long generations may continue after the role was told to end. Generations that
+	// are left are answered with their tokens so far.
 	Drain  time.Duration
 	Server server.Config
 	// OnReady is called when requests are answered and the engine can be found.
@@ -234,7 +235,7 @@ func (s *engineServer) serve(ctx context.Context, engine remote.ServedEngine, wh
 	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
-	// The lease lives until the last generation has ended: without it nobody would wait.
+	// The lease lives until the last generation has ended: without it no caller would wait.
 	keeping, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	draining := make(chan struct{})
@@ -263,7 +264,7 @@ func (s *engineServer) serve(ctx context.Context, engine remote.ServedEngine, wh
 const lastAnswers = 2 * time.Second
 
 // finish waits for the generations under way. Those that take too long are answered with
-// what they have, so that another engine goes on from there.
+// their tokens so far, so that another engine continues from there.
 func (s *engineServer) finish(ctx context.Context, api *remote.Server, lease *engineLease) error {
 	timed, cancel := context.WithTimeout(ctx, s.Drain)
 	err := api.Finish(timed)
@@ -302,7 +303,7 @@ func EngineClientOptions(tokenFile string) (remote.Options, error) {
 	return remote.Options{Token: token, TLS: tls}, nil
 }
 
-// EngineToken is the token in a file, or where none is named that of the environment.
+// EngineToken returns the token in a file, or the token of the environment where no file is named.
 func EngineToken(file string) (string, error) {
 	if file == "" {
 		return os.Getenv(EngineTokenKey), nil
@@ -316,4 +317,61 @@ func EngineToken(file string) (string, error) {
 		return "", fmt.Errorf("--token-file %s: want one line with the token", file)
 	}
 	return token, nil
+}
+
+// engineLease keeps the entry of an engine in the lease.
+type engineLease struct {
+	server *engineServer
+	entry  lease.Entry
+
+	mu   sync.Mutex
+	held *lease.Lease // nil before it was taken
+}
+
+// leaseTime bounds a change of the entry when the engine ends. A store that does not
+// answer lets it expire.
+const leaseTime = 3 * time.Second
+
+// keep takes the name and renews the lease until ctx ends. An engine that lost its name
+// ends: two of one name would be one for those who look.
+func (l *engineLease) keep(ctx context.Context, draining <-chan struct{}, ready func()) error {
+	held, err := lease.Hold(ctx, lease.Config{Store: l.server.store, Entry: l.entry})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the end was asked for
+		}
+		return err
+	}
+	l.mu.Lock()
+	l.held = held
+	l.mu.Unlock()
+	ready()
+	var announce sync.WaitGroup
+	defer announce.Wait()
+	announce.Go(func() {
+		select {
+		case <-draining:
+			l.change(context.WithoutCancel(ctx), held.Drain)
+		case <-ctx.Done():
+		}
+	})
+	return held.Keep(ctx)
+}
+
+// leave gives the name back.
+func (l *engineLease) leave(ctx context.Context) {
+	l.mu.Lock()
+	held := l.held
+	l.mu.Unlock()
+	if held != nil {
+		l.change(ctx, held.Leave)
+	}
+}
+
+func (l *engineLease) change(ctx context.Context, do func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	if err := do(ctx); err != nil {
+		l.server.Log.Warn("entry of the engine is not changed", "engine", l.entry.Name, "err", err)
+	}
 }

@@ -26,11 +26,11 @@ import (
 	"temper/trainer/pass"
 )
 
-// MemberTokenKey is the variable of the environment with the token that a trainer asks
-// its members for.
-const MemberTokenKey = "TEMPER_MEMBER_TOKEN" //nolint:gosec // a name
+// HostTokenKey is the variable of the environment with the token that a trainer asks
+// its hosts for.
+const HostTokenKey = "TEMPER_MEMBER_TOKEN" //nolint:gosec // a name
 
-// PeerTLS names the PEM files with which a trainer and its members know each other: both
+// PeerTLS names the PEM files with which a trainer and its hosts know each other: both
 // show a certificate, and both ask for one that the authorities have signed.
 type PeerTLS struct{ Cert, Key, CA string }
 
@@ -44,7 +44,7 @@ func (f PeerTLS) check(flag string) error {
 	return nil
 }
 
-// server asks every member for a certificate, and speaks nothing older than TLS 1.3: both ends are ours.
+// server asks every host for a certificate, and speaks nothing older than TLS 1.3: both ends are ours.
 func (f PeerTLS) server(log *slog.Logger) (*tls.Config, error) {
 	config, err := server.TLSFiles{Cert: f.Cert, Key: f.Key, ClientCA: f.CA}.Server(log)
 	if err != nil {
@@ -63,8 +63,8 @@ func (f PeerTLS) server(log *slog.Logger) (*tls.Config, error) {
 	return config, nil
 }
 
-// CheckMembers refuses an address at which strangers could join, or that is none.
-func CheckMembers(address string, files PeerTLS) error {
+// CheckHosts refuses an address that other machines can reach without TLS, or that is no address.
+func CheckHosts(address string, files PeerTLS) error {
 	if err := files.check("members-"); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func CheckMembers(address string, files PeerTLS) error {
 	return nil
 }
 
-// checkAddress refuses what is no address of members, or one that has no use for TLS. open
+// checkAddress refuses an address that is none, or one that has no use for TLS. open
 // says that others can read or change what goes over it.
 func checkAddress(address string, files PeerTLS) (open bool, err error) {
 	network, at := splitAddress(address)
@@ -104,7 +104,7 @@ func splitAddress(address string) (network, at string) {
 	return "tcp", address
 }
 
-// identityOfHost is what decides the bits of this process. The build is the bytes of the
+// identityOfHost names what decides the bits of this process. The build is the bytes of the
 // program: two of one revision may have been built in different ways.
 func identityOfHost(name, backend string) (hosts.Identity, error) {
 	path, err := os.Executable()
@@ -126,33 +126,33 @@ func identityOfHost(name, backend string) (hosts.Identity, error) {
 	}, nil
 }
 
-// hubOf makes the hub of a trainer; nil where it takes no members.
+// hubOf makes the hub of a trainer; nil where it takes no hosts.
 func hubOf(o TrainerOptions, v *Vitals) (*hosts.Hub, net.Listener, error) {
-	if o.Members == "" {
+	if o.Hosts == "" {
 		return nil, nil, nil
 	}
 	who, err := identityOfHost("trainer", o.Backend)
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := listenMembers(o.Members)
+	l, err := listenHosts(o.Hosts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--members %s: %w", o.Members, err)
+		return nil, nil, fmt.Errorf("--members %s: %w", o.Hosts, err)
 	}
-	if !o.MembersTLS.none() {
-		config, err := o.MembersTLS.server(o.Log)
+	if !o.HostsTLS.none() {
+		config, err := o.HostsTLS.server(o.Log)
 		if err != nil {
 			return nil, nil, errors.Join(err, l.Close())
 		}
 		l = tls.NewListener(l, config)
 	}
-	hub := hosts.NewHub(hosts.Config{Identity: who, Token: os.Getenv(MemberTokenKey), Log: o.Log})
+	hub := hosts.NewHub(hosts.Config{Identity: who, Token: os.Getenv(HostTokenKey), Log: o.Log})
 	v.Metrics.MustRegister(hubMetrics{hub})
-	o.Log.Info("members may join", "address", l.Addr().String(), "build", who.Build)
+	o.Log.Info("hosts may join", "address", l.Addr().String(), "build", who.Build)
 	return hub, l, nil
 }
 
-func listenMembers(address string) (net.Listener, error) {
+func listenHosts(address string) (net.Listener, error) {
 	network, at := splitAddress(address)
 	if network == "unix" {
 		return server.ListenUnix(at)
@@ -160,9 +160,9 @@ func listenMembers(address string) (net.Listener, error) {
 	return net.Listen(network, at)
 }
 
-// MemberOptions are what a member can be told.
-type MemberOptions struct {
-	// Trainer is host:port or unix:/path where a trainer takes members.
+// HostOptions are the settings of a host.
+type HostOptions struct {
+	// Trainer is host:port or unix:/path where a trainer takes hosts.
 	Trainer string
 	TLS     PeerTLS
 	Name    string
@@ -171,7 +171,7 @@ type MemberOptions struct {
 }
 
 // Check finds what is wrong before a connection is made.
-func (o MemberOptions) Check() error {
+func (o HostOptions) Check() error {
 	errs := []error{o.TLS.check("")}
 	switch open, err := checkAddress(o.Trainer, o.TLS); {
 	case err != nil:
@@ -195,14 +195,14 @@ const (
 )
 
 // TrainerMember makes passes for the trainer of another process.
-func TrainerMember(o MemberOptions) Role {
+func Host(o HostOptions) Role {
 	return Role{
 		Row: role.Of(role.Host),
-		Run: func(ctx context.Context, v *Vitals) error { return serveMember(ctx, o, v) },
+		Run: func(ctx context.Context, v *Vitals) error { return serveHost(ctx, o, v) },
 	}
 }
 
-func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
+func serveHost(ctx context.Context, o HostOptions, v *Vitals) error {
 	if err := o.Check(); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
 	if err != nil {
 		return err
 	}
-	var state atomic.Pointer[string] // why it works for nobody; nil while it does
+	var state atomic.Pointer[string] // why it has no trainer; nil while it has one
 	away := "not joined yet"
 	state.Store(&away)
 	v.Need(string(role.NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
@@ -220,10 +220,10 @@ func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
 		}
 		return nil
 	})
-	o.Log.Info("member starts", "build", who.Build, "backend", o.Backend, "lanes", who.Lanes, "trainer", o.Trainer)
-	m := &hosts.Member{Identity: who, Token: os.Getenv(MemberTokenKey), Log: o.Log, OnJoin: func(rank int) {
+	o.Log.Info("host starts", "build", who.Build, "backend", o.Backend, "lanes", who.Lanes, "trainer", o.Trainer)
+	m := &hosts.Member{Identity: who, Token: os.Getenv(HostTokenKey), Log: o.Log, OnJoin: func(rank int) {
 		state.Store(nil)
-		o.Log.Info("member has joined", "trainer", o.Trainer, "rank", rank)
+		o.Log.Info("host has joined", "trainer", o.Trainer, "rank", rank)
 	}}
 	said := ""
 	for ctx.Err() == nil {
@@ -234,12 +234,12 @@ func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
 		why, joined := err.Error(), state.Load() == nil
 		state.Store(&why)
 		if why != said { // once, and not at each attempt
-			o.Log.Warn("member works for nobody", "trainer", o.Trainer, "err", err)
+			o.Log.Warn("host has no trainer", "trainer", o.Trainer, "err", err)
 			said = why
 		}
 		pause := rejoinPause
 		if dial := (*net.OpError)(nil); !joined && (!errors.As(err, &dial) || dial.Op != "dial") {
-			pause = refusedPause // there is a trainer, and it does not want this member
+			pause = refusedPause // there is a trainer, and it refuses this host
 		}
 		select {
 		case <-time.After(pause):
@@ -250,7 +250,7 @@ func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
 }
 
 // join works for the trainer until one of the two is gone.
-func (o MemberOptions) join(ctx context.Context, m *hosts.Member) error {
+func (o HostOptions) join(ctx context.Context, m *hosts.Member) error {
 	network, at := splitAddress(o.Trainer)
 	dialer := &net.Dialer{Timeout: hosts.DefaultPatience}
 	c, err := dialer.DialContext(ctx, network, at)
@@ -272,15 +272,15 @@ func (o MemberOptions) join(ctx context.Context, m *hosts.Member) error {
 type hubMetrics struct{ hub *hosts.Hub }
 
 var (
-	memberCount   = prometheus.NewDesc("rl_trainer_members", "Members of the trainer that are connected.", nil, nil)
-	memberPasses  = prometheus.NewDesc("rl_trainer_member_passes_total", "Passes over microbatches that members were given: made, or lost with the member.", []string{"end"}, nil)
-	memberBytes   = prometheus.NewDesc("rl_trainer_member_bytes_total", "Bytes between the trainer and its members.", []string{"direction"}, nil)
-	memberRefused = prometheus.NewDesc("rl_trainer_members_refused_total", "Attempts to join that were refused.", nil, nil)
+	hostCount   = prometheus.NewDesc("rl_trainer_members", "Hosts of the trainer that are connected.", nil, nil)
+	hostPasses  = prometheus.NewDesc("rl_trainer_member_passes_total", "Passes over microbatches that hosts were given: made, or lost with the host.", []string{"end"}, nil)
+	hostBytes   = prometheus.NewDesc("rl_trainer_member_bytes_total", "Bytes between the trainer and its hosts.", []string{"direction"}, nil)
+	hostRefused = prometheus.NewDesc("rl_trainer_members_refused_total", "Attempts to join that were refused.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (m hubMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{memberCount, memberPasses, memberBytes, memberRefused} {
+	for _, d := range []*prometheus.Desc{hostCount, hostPasses, hostBytes, hostRefused} {
 		to <- d
 	}
 }
@@ -291,10 +291,10 @@ func (m hubMetrics) Collect(to chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, n int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
-	to <- prometheus.MustNewConstMetric(memberCount, prometheus.GaugeValue, float64(c.Members))
-	counter(memberPasses, c.Passes, "made")
-	counter(memberPasses, c.Redone, "lost")
-	counter(memberBytes, c.Sent, "sent")
-	counter(memberBytes, c.Received, "received")
-	counter(memberRefused, c.Refused)
+	to <- prometheus.MustNewConstMetric(hostCount, prometheus.GaugeValue, float64(c.Members))
+	counter(hostPasses, c.Passes, "made")
+	counter(hostPasses, c.Redone, "lost")
+	counter(hostBytes, c.Sent, "sent")
+	counter(hostBytes, c.Received, "received")
+	counter(hostRefused, c.Refused)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // limitMemory makes the Go backend refuse a step that cannot fit into the memory
-// that this process may use. Other devices have memory of their own. Where the
+// that this process may use. Other devices have separate memory. Where the
 // system does not say how much memory there is, nothing is refused.
 func limitMemory(c *trainer.Config, minibatches int, limit int64) {
 	if name, _, _ := strings.Cut(c.Backend, ":"); name == "" || name == "go" {

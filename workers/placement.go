@@ -19,7 +19,7 @@ import (
 	"temper/workflows"
 )
 
-// ClusterOptions say where a control role gives runs workers of their own.
+// ClusterOptions say where a control role gives runs dedicated workers.
 type ClusterOptions struct {
 	// Backend is nil where there is no cluster.
 	Backend  placement.Backend
@@ -158,17 +158,17 @@ func (l loads) byBacklog(ctx context.Context, load *placement.Load) error {
 	return nil
 }
 
-// Standing tells a role whether its process is still the one that counts.
+// Standing tells a role whether the scheduler has replaced its process.
 type Standing struct {
 	Records placement.Records
-	// Member is the id of the process for the scheduler: NOMAD_ALLOC_ID.
-	Member string
+	// Instance is the id of the process for the scheduler: NOMAD_ALLOC_ID.
+	Instance string
 	// Every is the time between two questions; 0 is 10 s.
 	Every time.Duration
 	Log   *slog.Logger
 }
 
-// While runs the role while its process counts. When another has taken its place, it
+// While runs the role until its process is replaced. When another has taken its place, it
 // stops polling, drains and ends without an error: it does not fight for a lease that
 // the other one has. A scheduler that does not answer changes nothing.
 func (s Standing) While(r Role) Role {
@@ -200,15 +200,15 @@ func (s Standing) awaitReplacement(ctx context.Context) bool {
 	tick := time.NewTicker(cmp.Or(s.Every, standingEvery))
 	defer tick.Stop()
 	for {
-		m, err := s.Records.Member(ctx, s.Member)
+		m, err := s.Records.Instance(ctx, s.Instance)
 		switch {
 		case ctx.Err() != nil:
 			return false
-		case errors.Is(err, placement.ErrNotExist), err == nil && !m.OnRecord():
-			s.Log.Warn("another process has the place of this one: it polls no more", "member", s.Member, "state", m.State, "wanted", m.Wanted)
+		case errors.Is(err, placement.ErrNotExist), err == nil && !m.Current():
+			s.Log.Warn("another process has replaced this one: it polls no more", "instance", s.Instance, "state", m.State, "wanted", m.Wanted)
 			return true
 		case err != nil:
-			s.Log.Info("the scheduler does not say whether this process counts", "member", s.Member, "err", err)
+			s.Log.Info("the scheduler does not say whether this process counts", "instance", s.Instance, "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -28,11 +28,11 @@ func TestRoleOfOneRun(t *testing.T) {
 	}
 }
 
-// TestReplacedProcessPollsNoMore: the role of a lost member ends in order when another
-// has its place; one that is on record goes on, also while nobody can say so.
+// TestReplacedProcessPollsNoMore: the role of a lost instance ends in order when another
+// has its place; one that is current goes on, also while nobody can say so.
 func TestReplacedProcessPollsNoMore(t *testing.T) {
 	f := placementtest.NewFake(placementtest.GPUNodes(2)...)
-	job := placement.Job{ID: "trainer-a", Run: "a", Role: placement.RoleTrainer, Epoch: 1, Members: 1, Each: placement.Room{Devices: map[string]int{"amd/gpu": 8}}}
+	job := placement.Job{ID: "trainer-a", Run: "a", Role: placement.RoleTrainer, Epoch: 1, Instances: 1, Each: placement.Resources{Devices: map[string]int{"amd/gpu": 8}}}
 	if _, err := f.Start(t.Context(), job, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestReplacedProcessPollsNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := state.Members[0]
+	old := state.Instances[0]
 	var polls atomic.Int32
 	role := Role{Name: "trainer", Run: func(ctx context.Context, _ *Vitals) error {
 		polls.Add(1)
@@ -50,14 +50,14 @@ func TestReplacedProcessPollsNoMore(t *testing.T) {
 	ended := make(chan error, 1)
 	asks := &counted{Records: f}
 	go func() {
-		ended <- Standing{Records: asks, Member: old.ID, Every: time.Millisecond, Log: discard}.While(role).Run(t.Context(), nil)
+		ended <- Standing{Records: asks, Instance: old.ID, Every: time.Millisecond, Log: discard}.While(role).Run(t.Context(), nil)
 	}()
 	asks.await(5)
 	f.Flaw(placementtest.Flaws{Away: true})
 	asks.await(5)
 	select {
 	case err := <-ended:
-		t.Fatalf("it ended while it was on record: %v", err)
+		t.Fatalf("it ended while it was current: %v", err)
 	default:
 	}
 	f.Flaw(placementtest.Flaws{})
@@ -72,9 +72,9 @@ type counted struct {
 	n atomic.Int64
 }
 
-func (c *counted) Member(ctx context.Context, id string) (placement.Member, error) {
+func (c *counted) Instance(ctx context.Context, id string) (placement.Instance, error) {
 	c.n.Add(1)
-	return c.Records.Member(ctx, id)
+	return c.Records.Instance(ctx, id)
 }
 
 // await waits for n more questions.

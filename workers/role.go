@@ -5,7 +5,7 @@
 //
 // Invariant: when Serve returns, the role polls nothing, none of its activities runs
 // any more, except one that ignored its cancellation for longer than the stop
-// timeout, and nobody is told that it is healthy.
+// timeout, and no probe is told that it is healthy.
 package workers
 
 import (

@@ -22,8 +22,8 @@ import (
 // RolloutOptions are what a rollout role can be told.
 type RolloutOptions struct {
 	Place
-	// Queue is that of the one run which the role works for; "" works for all runs that
-	// have no workers of their own.
+	// Queue is the queue of the one run that the role works for; "" works for all runs without
+	// dedicated workers.
 	Queue string
 	// Backend for tensors; empty is the Go backend.
 	Backend string
@@ -77,7 +77,7 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 }
 
 // policies is how many policies of a run with rl.window are sampled with at a time. Two
-// engines of this process hold the policy of a step's tail and that of the steps after it.
+// engines of this process hold the policy of a step's tail and the policy of the steps after it.
 // Engines of other processes serve one.
 func (o RolloutOptions) policies(r *run.Loaded) int {
 	if o.Engines.Used() || r.Config.Rollout.Engine.External() {

@@ -43,7 +43,7 @@ type ModelOptions struct {
 	Log     *slog.Logger
 }
 
-// drainServing is how long answers may go on after the end was asked for.
+// drainServing is how long answers may continue after the role was told to end.
 const drainServing = 10 * time.Second
 
 // Serve answers requests to a model in the form of OpenAI's API.

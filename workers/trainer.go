@@ -24,17 +24,17 @@ const savePatience = 3 * time.Second
 // TrainerOptions are what a trainer role can be told.
 type TrainerOptions struct {
 	Place
-	// Queue is that of the one run which the role works for; "" works for all runs that
-	// have no workers of their own.
+	// Queue is the queue of the one run that the role works for; "" works for all runs without
+	// dedicated workers.
 	Queue string
 	// Backend for tensors; empty is the Go backend.
 	Backend string
 	// Mesh of devices; the zero value is one device.
 	Mesh device.Mesh
-	// Members is host:port or unix:/path where processes of other hosts join to make
-	// passes; "" takes none. With MembersTLS both sides show certificates.
-	Members    string
-	MembersTLS PeerTLS
+	// Hosts is host:port or unix:/path where processes of other machines join to make
+	// passes; "" takes none. With HostsTLS both sides show certificates.
+	Hosts    string
+	HostsTLS PeerTLS
 	// ResidentRuns is how many runs keep their state in memory while another one is
 	// trained, and ResidentBytes what the states of all may take together.
 	ResidentRuns  int
@@ -61,7 +61,7 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	defer conn.close()
 	v.Need(string(role.NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
 	o.Log.Info("trainer starts", "build", buildinfo.Line(), "backend", o.Backend, "mesh", o.Mesh.String(), "temporal", o.TemporalAddress)
-	hub, members, err := hubOf(o, v)
+	hub, listener, err := hubOf(o, v)
 	if err != nil {
 		return err
 	}
@@ -80,10 +80,10 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	if hub == nil {
 		return worker.serve(ctx, conn.client, func() { v.Serving(o.queue()) })
 	}
-	// Members stay until the worker has drained.
+	// Hosts stay until the worker has drained.
 	hosting, dismiss := context.WithCancel(context.WithoutCancel(ctx))
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return hub.Serve(hosting, members) })
+	g.Go(func() error { return hub.Serve(hosting, listener) })
 	g.Go(func() error {
 		defer dismiss()
 		return worker.serve(ctx, conn.client, func() { v.Serving(o.queue()) })

@@ -82,9 +82,9 @@ func troubleOf(a *workflow.PendingActivityInfo) string {
 func commandOf(queue string) string {
 	switch queue {
 	case QueueTrainer:
-		return "temper trainer"
+		return "temper role trainer"
 	case QueueRollout:
-		return "temper rollout"
+		return "temper role rollout"
 	default:
 		return ""
 	}

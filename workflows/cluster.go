@@ -41,7 +41,7 @@ type NodeCommand struct {
 
 // ClusterInput is what one execution of Cluster hands to the next.
 type ClusterInput struct {
-	Floor    placement.Floor    `json:"floor"`
+	Floor    placement.Admission`json:"floor"`
 	Settings placement.Settings `json:"settings"`
 	Scaling  []placement.State  `json:"scaling,omitempty"`
 	// Done are the last scalings, the oldest first.
@@ -184,8 +184,8 @@ func (c nodeDesk) drain(ctx workflow.Context, n NodeCommand) string {
 	node, _ := c.node(n.Node)
 	c.Floor.DrainNode(workflow.Now(ctx), node.ID, n.Reason, n.By)
 	var runs []string
-	for _, m := range node.Members {
-		if _, run, ok := strings.Cut(m.Job, "-"); ok && m.OnRecord() && !slices.Contains(runs, run) {
+	for _, m := range node.Instances {
+		if _, run, ok := strings.Cut(m.Job, "-"); ok && m.Current() && !slices.Contains(runs, run) {
 			runs = append(runs, run)
 		}
 	}
@@ -401,7 +401,7 @@ type scaler struct{ *cluster }
 // shrink takes the engines back that a run has beyond its need.
 func (c scaler) shrink(ctx workflow.Context, d placement.Decision) {
 	job := d.Jobs[0]
-	c.scaleTo(ctx, placement.Scaling{Job: job.ID, Group: string(job.Role), From: -1, To: job.Members, Reason: d.Why})
+	c.scaleTo(ctx, placement.Scaling{Job: job.ID, Group: string(job.Role), From: -1, To: job.Instances, Reason: d.Why})
 	c.Floor.Shrunk()
 }
 

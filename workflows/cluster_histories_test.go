@@ -117,8 +117,8 @@ func nodeOf(t *testing.T, f *placementtest.Fake, job string) string {
 		t.Fatal(err)
 	}
 	for _, n := range nodes {
-		for _, m := range n.Members {
-			if m.OnRecord() && strings.HasPrefix(m.Job, job) {
+		for _, m := range n.Instances {
+			if m.Current() && strings.HasPrefix(m.Job, job) {
 				return n.ID
 			}
 		}

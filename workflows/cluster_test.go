@@ -163,8 +163,8 @@ func (c *town) run(arrivals ...arrival) {
 		c.Fatal(err)
 	}
 	for _, n := range nodes {
-		for _, m := range n.Members {
-			if m.State != placement.MemberLost {
+		for _, m := range n.Instances {
+			if m.State != placement.InstanceLost {
 				c.Errorf("in the end node %s has %+v", n.ID, m)
 			}
 		}
@@ -257,7 +257,7 @@ func TestTakingTurns(t *testing.T) {
 	c := newTown(t, 2, 3)
 	c.hooks["a 2"] = func() {
 		s := c.status("b")
-		if s.State != workflows.StateQueued || !strings.Contains(s.Room, "waits for room: 0 of 1 members of the trainer have room") {
+		if s.State != workflows.StateQueued || !strings.Contains(s.Room, "waits for room: 0 of 1 instances of the trainer have room") {
 			t.Errorf("b is %s: %q", s.State, s.Room)
 		}
 		runs := c.clusterStatus().Runs
@@ -334,7 +334,7 @@ func TestDrainOfANode(t *testing.T) {
 	})
 	c.hooks["a 3"] = func() {
 		nodes, err := c.cluster.Nodes(t.Context())
-		if err != nil || nodes[0].State != placement.NodeDraining || len(nodes[1].Members) != 1 {
+		if err != nil || nodes[0].State != placement.NodeDraining || len(nodes[1].Instances) != 1 {
 			t.Errorf("nodes %+v, %v", nodes, err)
 		}
 	}

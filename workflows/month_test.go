@@ -106,8 +106,8 @@ func (c *town) runningGPUs() (n float64) {
 		c.Error(err)
 	}
 	for _, node := range nodes {
-		for _, m := range node.Members {
-			if m.State == placement.MemberRunning {
+		for _, m := range node.Instances {
+			if m.State == placement.InstanceRunning {
 				n += float64(m.Each.Devices["amd/gpu"])
 			}
 		}
@@ -126,9 +126,9 @@ func (c *town) inFlight(node string, size map[string]int) (hours float64) {
 		if n.ID != node {
 			continue
 		}
-		for _, m := range n.Members {
+		for _, m := range n.Instances {
 			for id, nodes := range size {
-				if m.OnRecord() && (m.Job == placement.JobID(placement.RoleTrainer, id) || m.Job == placement.JobID(placement.RoleEngine, id)) {
+				if m.Current() && (m.Job == placement.JobID(placement.RoleTrainer, id) || m.Job == placement.JobID(placement.RoleEngine, id)) {
 					hours += float64(nodes*gpusPerNode) * (seasonSampling + seasonTraining).Hours() / 4
 				}
 			}

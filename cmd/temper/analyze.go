@@ -19,6 +19,8 @@ import (
 	"temper/internal/evaluate"
 	"temper/internal/history"
 	"temper/internal/rl"
+	"temper/internal/run/modeldir"
+	"temper/internal/runs"
 	"temper/trainer/hf"
 	"temper/trainer/safetensors"
 )
@@ -79,7 +81,7 @@ func (a *analyzing) check() error {
 }
 
 func (a *analyzing) analyze(ctx context.Context, p *config.Process, out io.Writer) error {
-	r, err := findRun(ctx, p, a.runID)
+	r, err := runs.Find(ctx, p, a.runID)
 	if err != nil {
 		return err
 	}
@@ -98,16 +100,16 @@ func (a *analyzing) analyze(ctx context.Context, p *config.Process, out io.Write
 	defer os.RemoveAll(dir) //nolint:errcheck // below the folder for temporary files
 	page := evaluate.Page{Options: a.options, Trajectories: make([]evaluate.Trajectory, len(drawn))}
 	version, worst := drawn[0].PolicyVersion, 0.0
-	export := exporting{runID: a.runID, dir: filepath.Join(dir, "model"), policy: version}
-	if err := export.export(ctx, r.Store(), safetensors.F32, true, io.Discard); err != nil {
+	model := filepath.Join(dir, "model")
+	if _, err := modeldir.Write(ctx, r.Store(), modeldir.Source{RunID: a.runID, Version: &version}, model, safetensors.F32); err != nil {
 		return fmt.Errorf("policy %d, which sampled step %d: %w", version, a.step, err)
 	}
-	m, err := hf.Load(export.dir)
+	m, err := hf.Load(model)
 	if err != nil {
 		return err
 	}
 	defer m.Close() //nolint:errcheck // read only
-	tok, err := tokenizer.Load(filepath.Join(export.dir, hf.TokenizerFile))
+	tok, err := tokenizer.Load(filepath.Join(model, hf.TokenizerFile))
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +22,7 @@ func backendCommand() *cobra.Command {
 install takes the plugin from the Python package registry, list shows those on this machine,
 and check tries one out in a process of its own.`,
 	}
-	cmd.AddCommand(backendInstallCommand(), backendListCommand(), backendCheckCommand(), backendProbeCommand())
+	cmd.AddCommand(backendInstallCommand(), backendListCommand(), backendCheckCommand())
 	return cmd
 }
 
@@ -64,9 +62,9 @@ another machine; --from takes the wheel from a file.`,
 		if err != nil {
 			return err
 		}
-		printNeeds(out, needs)
+		plugin.PrintNeeds(out, needs)
 		fmt.Fprintf(out, "%s: %s\n", pin.Name, pin.Note)
-		fmt.Fprintf(out, "try it: temper backend check %s\n", backendName(pin.Name, path))
+		fmt.Fprintf(out, "try it: temper backend check %s\n", plugin.BackendName(pin.Name, path))
 		if missing := plugin.Missing(needs); len(missing) > 0 {
 			return fmt.Errorf("%s is installed and cannot work yet: this system lacks %s", pin.Name, strings.Join(missing, ", "))
 		}
@@ -75,104 +73,13 @@ another machine; --from takes the wheel from a file.`,
 	return cmd
 }
 
-// backendName is the shortest name under which a plugin is found.
-func backendName(name, path string) string {
-	if found, err := plugin.Find(name); err == nil && found == path {
-		return "xla:" + name
-	}
-	return "xla:" + path
-}
-
-// printNeeds lists libraries of the system, one to a line.
-func printNeeds(out io.Writer, needs []plugin.Library) {
-	for _, l := range needs {
-		where := l.Path
-		if where == "" {
-			where = "MISSING"
-		}
-		if l.By != "" && l.Path != "" {
-			continue // what the system's own libraries need is the system's business, while it is there
-		}
-		if l.Opened {
-			where += " (opened when it works)"
-		}
-		if l.By != "" {
-			where += " (for " + l.By + ")"
-		}
-		fmt.Fprintf(out, "  needs %-32s %s\n", l.Name, where)
-	}
-}
-
-// foundBackend is a line of temper backend list.
-type foundBackend struct {
-	Name    string   `json:"name"`
-	Build   string   `json:"build"`
-	Path    string   `json:"path,omitempty"`
-	Missing []string `json:"missing,omitempty"`
-}
-
 func backendListCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: "List the backends of this program and the plugins on this machine", Args: cobra.NoArgs}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all := foundBackends()
-		if asJSON {
-			return cli.PrintJSON(cmd.OutOrStdout(), all)
-		}
-		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "BACKEND\tBUILD\tMISSING\tPATH")
-		for _, b := range all {
-			missing := "-"
-			if len(b.Missing) > 0 {
-				missing = strings.Join(b.Missing, ",")
-			}
-			path := b.Path
-			if path == "" {
-				path = "-"
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", b.Name, b.Build, missing, path)
-		}
-		return w.Flush()
+		return show(cmd, *asJSON, plugin.Backends(), plugin.PrintBackends)
 	}
 	return cmd
-}
-
-// foundBackends lists the Go backend, the plugins that are there, and those that could be.
-func foundBackends() []foundBackend {
-	out := []foundBackend{{Name: "go", Build: "in this program"}}
-	seen := map[string]bool{}
-	for _, p := range plugin.List() {
-		seen[p.Name] = true
-		b := foundBackend{Name: "xla:" + p.Name, Build: "of unknown origin", Path: p.Path}
-		pin, pinned := plugin.PinOf(p.Name)
-		if in, err := plugin.Describe(p.Path); err == nil {
-			b.Build = in.Package + " " + in.Version
-			if pinned == nil && in.WheelSHA256 != pin.SHA256 {
-				b.Build += ", not the one that this program was tried with (" + pin.Package + " " + pin.Version + ")"
-			}
-			if plugin.Verify(p.Path) != nil {
-				b.Build += ", changed since it was installed: install it again"
-			}
-		}
-		if needs, err := plugin.Needs(p.Path, pin.Opened); err != nil {
-			b.Build += ", " + err.Error()
-		} else {
-			b.Missing = plugin.Missing(needs)
-		}
-		out = append(out, b)
-	}
-	for _, name := range plugin.Names() {
-		if !seen[name] {
-			out = append(out, foundBackend{Name: "xla:" + name, Build: "not installed (temper backend install " + name + ")"})
-		}
-	}
-	return out
-}
-
-// checkFlags are those of a check and of its process.
-func checkFlags(cmd *cobra.Command) *string {
-	return cmd.Flags().String("mesh", "", "devices to train on, like data=2,model=2; empty = one device")
 }
 
 func backendCheckCommand() *cobra.Command {
@@ -183,11 +90,20 @@ func backendCheckCommand() *cobra.Command {
 updates of a small policy and a generation, and compares losses, log-probabilities, weights and
 tokens with those of the backend go.`,
 	}
-	mesh := checkFlags(cmd)
+	mesh := cmd.Flags().String("mesh", "", "devices to train on, like data=2,model=2; empty = one device")
+	here := cmd.Flags().Bool("here", false, "check in this process and print JSON; a library that crashes ends it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if _, err := parseMesh(args[0], *mesh); err != nil {
+		m, err := parseMesh(args[0], *mesh)
+		if err != nil {
 			return cli.Usage(err)
+		}
+		if *here {
+			r, err := selfcheck.Run(cmd.Context(), args[0], m)
+			if err != nil {
+				return err
+			}
+			return cli.PrintJSON(cmd.OutOrStdout(), r)
 		}
 		if err := device.Check(args[0]); err != nil {
 			return cli.Usage(err)
@@ -244,7 +160,7 @@ func probeCommand(backend, mesh string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{self, "backend", "probe", backend, "--mesh", mesh}, nil
+	return []string{self, "backend", "check", backend, "--here", "--mesh", mesh}, nil
 }
 
 // ensureBackend refuses a plugin that does not work with this program, or a mesh that it
@@ -255,22 +171,4 @@ func ensureBackend(ctx context.Context, backend, mesh string) error {
 		return err
 	}
 	return selfcheck.Once(ctx, backend, command)
-}
-
-// backendProbeCommand is the process of a check.
-func backendProbeCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "probe BACKEND", Short: "Do a check in this process", Args: cobra.ExactArgs(1), Hidden: true}
-	mesh := checkFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		m, err := device.ParseMesh(*mesh)
-		if err != nil {
-			return cli.Usage(err)
-		}
-		r, err := selfcheck.Run(cmd.Context(), args[0], m)
-		if err != nil {
-			return err
-		}
-		return cli.PrintJSON(cmd.OutOrStdout(), r)
-	}
-	return cmd
 }

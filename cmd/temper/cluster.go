@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +43,7 @@ named by NOMAD_ADDR, NOMAD_TOKEN and the other variables of the nomad command.`,
 	cmd.PersistentFlags().StringVar(&f.cfg.Address, "nomad", "", "URL of a Nomad agent (NOMAD_ADDR)")
 	cmd.AddCommand(
 		f.initCommand(), f.planCommand(), f.applyCommand(), f.statusCommand(), f.renderCommand(), f.scaleCommand(),
-		f.drainCommand(), f.undrainCommand(), f.logsCommand(), f.envCommand(), f.doctorCommand(), f.downCommand(),
+		f.drainCommand(), f.logsCommand(), f.envCommand(), f.doctorCommand(), f.downCommand(),
 	)
 	return cmd
 }
@@ -275,4 +277,19 @@ their variables: apply starts the cluster again, and runs go on.`,
 		return fl.Down(ctx, purge, sayTo(cmd.OutOrStdout()))
 	})
 	return cmd
+}
+
+// tokenFile reads a token that a flag names; "" for no file.
+func tokenFile(flag, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	if err == nil && strings.TrimSpace(string(text)) == "" {
+		err = fmt.Errorf("%s is empty", path)
+	}
+	if err != nil {
+		return "", cli.Usage(fmt.Errorf("--%s: %w", flag, err))
+	}
+	return strings.TrimSpace(string(text)), nil
 }

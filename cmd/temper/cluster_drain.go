@@ -11,6 +11,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/runs"
 	"temper/jobs/fleet"
 	"temper/workers"
 	"temper/workflows"
@@ -30,16 +31,21 @@ func (f *clusterFlags) drainCommand() *cobra.Command {
 workers of their own there come to a safe point first, save a checkpoint and go elsewhere; a process of the others
 gets SIGTERM and the time of its role's drain, and a step that a shared trainer is in is made again elsewhere.`,
 	}
+	var undo bool
 	o := drainOptions{deadline: 10 * time.Minute, patience: 2 * time.Hour}
 	cmd.Flags().DurationVar(&o.deadline, "deadline", o.deadline, "after which what still runs is killed")
 	cmd.Flags().DurationVar(&o.patience, "patience", o.patience, "how long runs may take to come to a safe point and save")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "what runs and people are told")
 	cmd.Flags().BoolVar(&o.now, "now", false, "do not ask the runs: a step in flight is made again elsewhere")
+	cmd.Flags().BoolVar(&undo, "undo", false, "let a drained node take work again")
 	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, args []string) error {
 		if o.deadline <= 0 || o.patience <= 0 {
 			return cli.Usagef("--deadline and --patience: are %v and %v, want more than 0", o.deadline, o.patience)
 		}
 		say := sayTo(cmd.OutOrStdout())
+		if undo {
+			return o.undrain(ctx, fl, args[0], say)
+		}
 		if err := o.moveRuns(ctx, fl, args[0], say); err != nil {
 			return err
 		}
@@ -48,23 +54,16 @@ gets SIGTERM and the time of its role's drain, and a step that a shared trainer 
 	return cmd
 }
 
-func (f *clusterFlags) undrainCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "undrain NODE", Short: "Let a node take work again", Args: cobra.ExactArgs(1)}
-	var now bool
-	cmd.Flags().BoolVar(&now, "now", false, "do not tell the workflow of the cluster")
-	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, args []string) error {
-		if err := fl.Undrain(ctx, args[0]); err != nil {
-			return err
-		}
-		say := sayTo(cmd.OutOrStdout())
-		o := drainOptions{now: now}
-		if err := o.tell(ctx, fl, workflows.CommandUndrain, args[0], say); err != nil {
-			return err
-		}
-		say("node " + args[0] + " takes work again")
-		return nil
-	})
-	return cmd
+// undrain lets a node take work again.
+func (o drainOptions) undrain(ctx context.Context, fl *fleet.Fleet, node string, say func(string)) error {
+	if err := fl.Undrain(ctx, node); err != nil {
+		return err
+	}
+	if err := o.tell(ctx, fl, workflows.CommandUndrain, node, say); err != nil {
+		return err
+	}
+	say("node " + node + " takes work again")
+	return nil
 }
 
 // moveRuns has the runs on a node save and leave it.
@@ -97,7 +96,7 @@ func (o drainOptions) tell(ctx context.Context, fl *fleet.Fleet, command, node s
 		return fmt.Errorf("%w; --now does it without the runs, whose steps in flight are then made again", err)
 	}
 	defer c.Close()
-	answer, err := workflows.MoveNode(ctx, c, command, workflows.NodeCommand{Node: id, Reason: o.reason, By: operator()})
+	answer, err := workflows.MoveNode(ctx, c, command, workflows.NodeCommand{Node: id, Reason: o.reason, By: runs.Operator()})
 	if workflows.NoCluster(err) { // no run has ever asked for room
 		return nil
 	}

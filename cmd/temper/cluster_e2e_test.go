@@ -38,7 +38,7 @@ programs: {folder: %q}
 data: %q
 tls: true
 ports: {postgres: %s, temporal: %s, temporal_ui: %s, objectstore: %s, gateway: %s, ui: %s, prometheus: %s}
-placement: {nomad: %q, scale: [sandbox], calm: 5s}
+placement: {nomad: %q, scale: [sandbox], scale_down_after: 5s}
 roles:
   postgres: {count: %d, cpu: 100, memory: 512MiB, args: [-c, fsync=off], env: {POSTGRES_INITDB_ARGS: --no-sync}}
   temporal: {driver: raw_exec, cpu: 100, memory: 512MiB}
@@ -128,7 +128,7 @@ func (o *onNomad) readEnv() {
 // submit hands over the pipeline's run and follows it.
 func (o *onNomad) submit(id string, more ...string) *running {
 	o.t.Helper()
-	return o.launchWith(o.env, "temper", append([]string{"run", "submit", "--config", ciConfig, "--run-id", id, "--wait", "--home", o.t.TempDir(), "--ui", ""}, append(more, o.set...)...)...)
+	return o.launchWith(o.env, "temper", append([]string{"run", "submit", ciConfig, "--run-id", id, "--wait", "--home", o.t.TempDir(), "--ui", ""}, append(more, o.set...)...)...)
 }
 
 // lastShards are the tensors of a run's last checkpoint, by the hashes of their contents.

@@ -237,7 +237,7 @@ func (o *onNomad) drainInStep(run string) {
 	if out := o.cluster(0, "status"); !strings.Contains(out, "waiting") || !strings.Contains(out, run) {
 		o.t.Errorf("status with a run that waits:\n%s", out)
 	}
-	o.cluster(0, "undrain", node)
+	o.cluster(0, "drain", node, "--undo")
 }
 
 // saved is the step of a run's newest checkpoint, and that of the last one that has ended. The first

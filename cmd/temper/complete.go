@@ -10,6 +10,7 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/history"
+	"temper/workers"
 )
 
 // completeTimeout bounds the wait of a shell for a store.
@@ -47,7 +48,7 @@ func runIDs(cmd *cobra.Command, given []string, prefix string) []string {
 			*value = f.Value.String()
 		}
 	}
-	store, err := openStore(ctx, &p)
+	store, err := workers.OpenStore(ctx, &p)
 	if err != nil {
 		return nil
 	}

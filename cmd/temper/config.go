@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 
@@ -11,17 +10,13 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/fault"
-	"temper/internal/run/setup"
+	"temper/internal/export"
+	"temper/internal/runs"
+	"temper/workers"
 )
 
 func configCommand(p *config.Process) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "config", Short: "Check configurations of runs, and describe their keys", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(configCheckCommand(p), configShowCommand(), configSchemaCommand())
-	return cmd
+	return group("config", "Check configurations of runs, and describe their keys", configCheckCommand(p), configShowCommand(), configSchemaCommand())
 }
 
 // overrideFlag adds --set.
@@ -41,21 +36,21 @@ model.run and for data at store:KEY.`,
 	}
 	set := overrideFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := loadConfig(args[0], *set)
+		cfg, err := runs.LoadConfig(args[0], *set)
 		if err != nil {
-			return cli.Usage(errors.Join(err, checkData(cfg)))
+			return cli.Usage(errors.Join(err, runs.CheckData(cfg)))
 		}
 		var store blob.Store = memblob.New()
-		if needsStore(cfg) {
-			if store, err = openStore(cmd.Context(), p); err != nil {
+		if runs.NeedsStore(cfg) {
+			if store, err = workers.OpenStore(cmd.Context(), p); err != nil {
 				return err
 			}
 		}
-		found, err := checkRun(cmd.Context(), store, cfg)
+		found, err := runs.CheckRun(cmd.Context(), store, cfg)
 		if err != nil {
 			return err
 		}
-		return describeRun(cmd.OutOrStdout(), args[0], cfg, found)
+		return export.Checked(cmd.OutOrStdout(), args[0], cfg, found)
 	}
 	return cmd
 }
@@ -66,7 +61,7 @@ func configShowCommand() *cobra.Command {
 	}
 	set := overrideFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := loadConfig(args[0], *set)
+		cfg, err := runs.LoadConfig(args[0], *set)
 		if err != nil {
 			return cli.Usage(err)
 		}
@@ -94,41 +89,4 @@ keys in files that begin with
 			return err
 		},
 	}
-}
-
-func loadConfig(file string, set []string) (config.Run, error) {
-	overrides, err := cli.ParseSet(set)
-	cfg, loadErr := config.LoadFile(file, overrides)
-	return cfg, errors.Join(err, loadErr)
-}
-
-// needsStore reports whether a run starts from the store or has data there.
-func needsStore(cfg config.Run) bool {
-	_, stored := config.StoreKey(cfg.SFT.Data.Path)
-	for _, m := range cfg.Data.Mix {
-		_, at := config.StoreKey(m.Path)
-		stored = stored || at
-	}
-	for _, s := range cfg.Stages {
-		_, at := config.StoreKey(s.Data.Path)
-		stored = stored || at
-	}
-	for _, s := range cfg.Eval.Sets {
-		_, at := config.StoreKey(s.Path)
-		stored = stored || at
-	}
-	return stored || cfg.Model.Run != ""
-}
-
-// checkRun is setup.Check with the user's mistakes marked. A store that fails is not
-// one of them.
-func checkRun(ctx context.Context, store blob.Store, cfg config.Run) (setup.Checked, error) {
-	found, err := setup.Check(ctx, store, cfg)
-	if err != nil && !fault.IsUsers(err) && (errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrMisconfigured) || ctx.Err() != nil) {
-		return found, err
-	}
-	if err != nil {
-		return found, cli.Usage(err)
-	}
-	return found, nil
 }

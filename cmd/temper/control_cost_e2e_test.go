@@ -74,7 +74,7 @@ func TestControlWorkerAtThePapersSize(t *testing.T) {
 	time.Sleep(idleTime)
 	pace := float64(costOfProcess(t, pid).read-idle.read) / idleTime.Seconds() // of polls and of looks at /proc
 	most := watchMemory(t, pid)
-	submit := (&place{t: t}).launch("temper", s.command("run", "submit", "--config", config, "--run-id", "paper", "--wait")...)
+	submit := (&place{t: t}).launch("temper", s.command("run", "submit", config, "--run-id", "paper", "--wait")...)
 	layout := artifact.Layout{RunID: "paper"}
 	awaitStep(t, store, layout.StepLog(1))
 	first, began := costOfProcess(t, pid), time.Now()

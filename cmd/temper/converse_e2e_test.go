@@ -177,7 +177,7 @@ func TestChatThatIsEnded(t *testing.T) {
 // checkChat talks with a policy of the run.
 func checkChat(t *testing.T, p *place) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "temper"), "chat", "--home", p.home, "--model", "whole", "--policy", "2",
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "temper"), "chat", "--home", p.home, "--model", "whole", "--policy-version", "2",
 		"--temperature", "0", "--max-tokens", "30", "--prompt", "k123?", "--json")
 	cmd.Env = testbin.Environment()
 	out, err := cmd.Output()

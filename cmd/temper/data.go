@@ -12,12 +12,8 @@ import (
 )
 
 func dataCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "data", Short: "Make, import, check and mix problem sets and training dialogues", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(generateCommand(), importCommand(), dataCheckCommand(), dataShowCommand(), mixCommand(), decontaminateCommand())
-	return cmd
+	return group("data", "Make, import, check and mix problem sets and training dialogues",
+		generateCommand(), importCommand(), dataCheckCommand(), dataShowCommand(), mixCommand(), decontaminateCommand())
 }
 
 func generateCommand() *cobra.Command {

@@ -2,10 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"maps"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +33,7 @@ temper data import knows.`,
 		if out == "" || len(against) == 0 {
 			return cli.Usagef("--out and --against are needed: the file to write, and the benchmark")
 		}
-		index, err := readBenchmarks(against, words)
+		index, err := importer.ReadBenchmarks(against, words)
 		if err != nil {
 			return cli.Usage(err)
 		}
@@ -53,7 +49,7 @@ temper data import knows.`,
 		if err != nil && !errors.Is(err, importer.ErrNothingLeft) {
 			return dataError(cmd, err)
 		}
-		tell := func() error { return describeDecontaminated(cmd.OutOrStdout(), report, index.Len()) }
+		tell := func() error { return report.Print(cmd.OutOrStdout(), index.Len()) }
 		if asJSON {
 			tell = func() error { return cli.PrintJSON(cmd.OutOrStdout(), report) }
 		}
@@ -62,28 +58,8 @@ temper data import knows.`,
 	return cmd
 }
 
-func describeDecontaminated(w io.Writer, r *importer.Decontaminated, problems int) error {
-	fmt.Fprintf(w, "%d rows read = %d kept + %d whose prompt is in a benchmark + %d that share words with one\n", r.Read, r.Kept, r.Same, r.Overlapping)
-	fmt.Fprintf(w, "%d of %d benchmark problems are met\n", len(r.Problems), problems)
-	for _, name := range slices.Sorted(maps.Keys(r.Benchmarks)) {
-		fmt.Fprintf(w, "  %s: %d rows\n", name, r.Benchmarks[name])
-	}
-	const most = 20
-	for _, h := range r.Dropped[:min(most, len(r.Dropped))] {
-		if h.Words == "" {
-			fmt.Fprintf(w, "dropped %s:%d: is %s\n", h.File, h.Row, h.Benchmark)
-			continue
-		}
-		fmt.Fprintf(w, "dropped %s:%d: shares %q with %s\n", h.File, h.Row, h.Words, h.Benchmark)
-	}
-	if n := r.Same + r.Overlapping - most; n > 0 {
-		fmt.Fprintf(w, "%d more\n", n)
-	}
-	return nil
-}
-
 func mixCommand() *cobra.Command {
-	var m mixFlags
+	var m importer.Mix
 	cmd := &cobra.Command{
 		Use:   "mix FILE[=SHARE]... --out OUT.jsonl",
 		Short: "Mix sets of rows by epochs or weights, in an order drawn from the seed",
@@ -92,18 +68,12 @@ in parts of a pass too (tools.jsonl=2 chat.jsonl=0.5); without one they come onc
 --by weights a share is that of the mix, of --num rows in all or of as many as the files
 have; a file that is too short comes again. Two mixes with the same files and seed are equal.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return m.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return m.Write(cmd.Context(), cmd.OutOrStdout(), args) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&m.out, "out", "o", "", "file to write")
-	f.StringVar(&m.by, "by", "epochs", "what shares are: epochs or weights")
-	f.IntVar(&m.num, "num", 0, "rows of a mix by weights; default is as many as the files have")
-	f.Uint64Var(&m.seed, "seed", 1, "seed of the order")
+	f.StringVarP(&m.Out, "out", "o", "", "file to write")
+	f.StringVar(&m.By, "by", importer.ByEpochs, "what shares are: epochs or weights")
+	f.IntVar(&m.Num, "num", 0, "rows of a mix by weights; default is as many as the files have")
+	f.Uint64Var(&m.Seed, "seed", 1, "seed of the order")
 	return cmd
 }
-
-// What a share of a mix is.
-var (
-	errNoWeight = errors.New("want FILE=SHARE with a number from 0")
-	errNoEpochs = errors.New("want FILE=SHARE with a number above 0")
-)

@@ -20,6 +20,7 @@ import (
 	"temper/internal/env"
 	"temper/internal/reward"
 	"temper/internal/run/setup"
+	"temper/internal/runs"
 )
 
 // importFlags are the flags of `temper data import`.
@@ -145,7 +146,7 @@ func (f *importFlags) open(ctx context.Context) (err error) {
 		f.opts.AgreementOf = fmt.Sprintf("%s %d %s", f.samples, f.matches, f.mode)
 	}
 	if len(f.against) > 0 {
-		if f.opts.Benchmarks, err = readBenchmarks(f.against, dataset.GramWords); err != nil {
+		if f.opts.Benchmarks, err = importer.ReadBenchmarks(f.against, dataset.GramWords); err != nil {
 			return err
 		}
 		files, err := importer.Files(f.against)
@@ -160,27 +161,10 @@ func (f *importFlags) open(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		f.opts.Tokens = func(item *layout.Item) (int, error) { return tokensOf(format, item) }
+		f.opts.Tokens = func(item *layout.Item) (int, error) { return importer.Tokens(format, item) }
 		f.opts.CountedBy = f.format.name()
 	}
 	return nil
-}
-
-// tokensOf counts the tokens of a problem's prompt or of a whole dialogue.
-func tokensOf(format *chat.Format, item *layout.Item) (int, error) {
-	if len(item.Dialogue.Messages) == 0 {
-		t, err := format.Begin(item.Prompt)
-		if err != nil {
-			return 0, err
-		}
-		return t.PromptTokens(), nil
-	}
-	d, _ := format.Fit(item.Dialogue)
-	t, err := format.Render(d)
-	if err != nil {
-		return 0, err
-	}
-	return len(t.Tokens()), nil
 }
 
 func (f *importFlags) print(out io.Writer, report *importer.Report) error {
@@ -199,29 +183,6 @@ func dataError(cmd *cobra.Command, err error) error {
 		return err
 	}
 	return cli.Usage(err)
-}
-
-// readBenchmarks makes an index of the prompts of files in any layout.
-func readBenchmarks(paths []string, words int) (*dataset.Index, error) {
-	index, err := dataset.NewIndex(words)
-	if err != nil {
-		return nil, err
-	}
-	files, err := importer.Files(paths)
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range files {
-		if err := importer.ReadPrompts(file, func(row int64, prompt string) {
-			index.Add(fmt.Sprintf("%s:%d", file, row), prompt)
-		}); err != nil {
-			return nil, err
-		}
-	}
-	if index.Len() == 0 {
-		return nil, errors.New("the benchmarks have no prompts")
-	}
-	return index, nil
 }
 
 // formatFlags name the chat format by which prompts and dialogues are rendered.
@@ -248,7 +209,7 @@ func (f *formatFlags) open(ctx context.Context) (*chat.Format, error) {
 		if f.model != "" || f.builtin != "" {
 			return nil, errors.New("--config excludes --model and --format: it names them")
 		}
-		cfg, err := loadConfig(f.config, nil)
+		cfg, err := runs.LoadConfig(f.config, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func TestEnginesOfOtherProcesses(t *testing.T) {
 	s.role("control")
 	s.role("trainer")
 	rollout := s.role("rollout", "--engines", "registry", "--engine-token-file", token)
-	submit := (&place{t: t}).launch("temper", s.command("run", "submit", "--config", ciConfig, "--run-id", "twin", "--wait")...)
+	submit := (&place{t: t}).launch("temper", s.command("run", "submit", ciConfig, "--run-id", "twin", "--wait")...)
 	one, two := s.engine("one", "--token-file", token), s.engine("two", "--token-file", token)
 	first, second := one.answering(), two.answering()
 	if code, body := ask(t, first, "/readyz"); code != http.StatusOK {

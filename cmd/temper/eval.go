@@ -14,11 +14,11 @@ import (
 	"temper/internal/evaluate"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/runs"
 	"temper/workflows"
 )
 
 func evalCommand(p *config.Process) *cobra.Command {
-	var version int64
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "eval [RUN]",
@@ -32,16 +32,15 @@ sample as it ends, report.md and report.json. The same command goes on where it 
 These names bring the settings of the benchmark: ` + strings.Join(evaluate.SuiteNames(), ", ") + `.`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().Int64Var(&version, "version", 0, "policy version of RUN; default is the newest that the run has published")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	model := newModelEval(cmd)
+	model := newModelEval(cmd, p)
 	cli.PythonFlag(cmd.Flags(), p)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if model.asked() {
-			if len(args) > 0 || cmd.Flags().Changed("version") {
-				return cli.Usagef("RUN and --version go without --model and --url: name the run with --model, and its policy with --policy, --step or --best")
+		if model.isAsked() {
+			if len(args) > 0 {
+				return cli.Usagef("RUN goes without --model and --url: name the run with --model")
 			}
-			return model.run(cmd, p, asJSON)
+			return model.run(cmd, asJSON)
 		}
 		if len(args) == 0 {
 			return cli.Usagef("RUN, --model or --url is missing: what is to be evaluated")
@@ -50,11 +49,11 @@ These names bring the settings of the benchmark: ` + strings.Join(evaluate.Suite
 			return cli.Usagef("--%s goes with --model or --url", flag)
 		}
 		ctx := cmd.Context()
-		in, err := evalInput(ctx, p, args[0], version, cmd.Flags().Changed("version"))
+		in, err := evalInput(ctx, p, args[0], model.chat.source.Version)
 		if err != nil {
 			return err
 		}
-		c, _, err := connect(ctx, p, nil)
+		c, _, err := runs.Connect(ctx, p, nil)
 		if err != nil {
 			return err
 		}
@@ -65,7 +64,7 @@ These names bring the settings of the benchmark: ` + strings.Join(evaluate.Suite
 		}
 		var out workflows.EvaluateRunResult
 		if err := workflows.AwaitEnd(ctx, c, run.GetID(), &out); err != nil {
-			return runFailure(err, args[0])
+			return runs.Failure(err, args[0])
 		}
 		if asJSON {
 			return cli.PrintJSON(cmd.OutOrStdout(), out)
@@ -92,21 +91,23 @@ func printEvaluations(w io.Writer, out workflows.EvaluateRunResult) error {
 
 // evalInput names the policy to evaluate: the one that is asked for, which has to be
 // there, or the newest.
-func evalInput(ctx context.Context, p *config.Process, runID string, version int64, asked bool) (workflows.EvaluateRunInput, error) {
-	in := workflows.EvaluateRunInput{RunID: runID, Version: &version}
-	r, err := findRun(ctx, p, runID)
+func evalInput(ctx context.Context, p *config.Process, runID string, version *int64) (workflows.EvaluateRunInput, error) {
+	in := workflows.EvaluateRunInput{RunID: runID, Version: version}
+	r, err := runs.Find(ctx, p, runID)
 	if err != nil {
 		return in, err
 	}
-	if asked {
-		err = run.HasPolicy(ctx, r.Store(), runID, version)
+	if version != nil {
+		err = run.HasPolicy(ctx, r.Store(), runID, *version)
 	} else {
-		version, err = history.NewestPolicy(ctx, r.Store(), runID)
+		var newest int64
+		newest, err = history.NewestPolicy(ctx, r.Store(), runID)
+		in.Version = &newest
 	}
 	if err != nil {
-		return in, usersError(err)
+		return in, err
 	}
 	summary, ended, err := r.Summary(ctx)
-	in.Final = ended && summary.PolicyVersion == version
+	in.Final = ended && summary.PolicyVersion == *in.Version
 	return in, err
 }

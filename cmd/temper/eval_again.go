@@ -15,7 +15,7 @@ import (
 
 // judgeAgain judges the samples of a folder again, and samples nothing.
 func (e *modelEval) judgeAgain(cmd *cobra.Command, asJSON bool) error {
-	cfg := evaluate.Config{Label: e.label(cmd)}
+	cfg := evaluate.Config{Label: e.label()}
 	cfg.Folder = e.folder(cfg.Label)
 	stored, missing, err := evaluate.Stored(cfg.Folder)
 	switch {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +21,7 @@ import (
 	"temper/internal/evaluate"
 	"temper/internal/openai/chatclient"
 	"temper/trainer/hf"
+	"temper/workers"
 )
 
 // modelEval is what a person asks of the evaluation of any model.
@@ -40,20 +40,17 @@ type modelEval struct {
 	own      []string // flags that are for this alone
 }
 
-func newModelEval(cmd *cobra.Command) *modelEval {
-	e := &modelEval{}
+func newModelEval(cmd *cobra.Command, p *config.Process) *modelEval {
+	e := &modelEval{chat: chatting{Talk: workers.Talk{Process: p}}}
 	f := pflag.NewFlagSet("model", pflag.ContinueOnError)
-	f.StringVar(&e.chat.asked.model, "model", "", "directory in Hugging Face layout, or the id of a run")
-	f.Int64Var(&e.chat.asked.run.policy, "policy", 0, "this published policy of the run")
-	f.StringVar(&e.chat.asked.run.step, "step", "", "the checkpoint of this step of the run")
-	f.BoolVar(&e.chat.asked.run.best, "best", false, "the checkpoint of the run with the highest reward of the step after it")
-	f.StringVar(&e.chat.model.Backend, "backend", "", "device that computes; the Go backend by default")
-	f.IntVar(&e.chat.model.MaxContext, "max-context", 0, "tokens of a prompt and its answer together; what the model allows by default")
-	f.StringVar(&e.chat.url, "url", "", "server of OpenAI's API, such as http://127.0.0.1:8000")
-	f.StringVar(&e.chat.client.Model, "name", "", "model of that server; its first one by default")
+	e.chat.modelFlags.add(f)
+	f.StringVar(&e.chat.Options.Backend, "backend", "", "device that computes; the Go backend by default")
+	f.IntVar(&e.chat.Options.MaxContext, "max-context", 0, "tokens of a prompt and its answer together; what the model allows by default")
+	f.StringVar(&e.chat.URL, "url", "", "server of OpenAI's API, such as http://127.0.0.1:8000")
+	f.StringVar(&e.chat.Client.Model, "name", "", "model of that server; its first one by default")
 	f.StringVar(&e.chat.system, "system", "", "system message; that of the model's template by default")
-	f.StringSliceVar(&e.chat.tools, "tool", nil, "tools that the model may call; those of the run, or "+chat.ToolName+", by default")
-	f.BoolVar(&e.chat.noTools, "no-tools", false, "let the model call none")
+	f.StringSliceVar(&e.chat.Tools, "tool", nil, "tools that the model may call; those of the run, or "+chat.ToolName+", by default")
+	f.BoolVar(&e.chat.NoTools, "no-tools", false, "let the model call none")
 	f.StringArrayVar(&e.sets, "set", nil, "NAME=FILE with problems, see docs/data.md; may be repeated")
 	f.IntVar(&e.plain.Rollouts, "rollouts", 1, "samples of each problem")
 	f.Float64Var(&e.plain.Temperature, "temperature", 0, "divides the logits; 0 takes the most likely token")
@@ -68,13 +65,17 @@ func newModelEval(cmd *cobra.Command) *modelEval {
 	f.StringVar(&e.out, "out", "", "folder of samples and reports; eval-NAME by default")
 	f.StringVar(&e.against, "against", "", "folder of another evaluation, to compare with problem by problem")
 	f.BoolVar(&e.reverify, "reverify", false, "judge the samples of --out again, with its settings where no flag states them, and sample nothing")
-	f.VisitAll(func(flag *pflag.Flag) { e.own = append(e.own, flag.Name) })
+	f.VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "policy-version" { // of RUN, too
+			e.own = append(e.own, flag.Name)
+		}
+	})
 	cmd.Flags().AddFlagSet(f)
 	cmd.MarkFlagsMutuallyExclusive("model", "url")
 	return e
 }
 
-func (e *modelEval) asked() bool { return e.chat.asked.model != "" || e.chat.url != "" }
+func (e *modelEval) isAsked() bool { return e.chat.model != "" || e.chat.URL != "" }
 
 // stray names a flag that makes no sense without a model.
 func (e *modelEval) stray(cmd *cobra.Command) string {
@@ -102,13 +103,13 @@ func (e *modelEval) check(cmd *cobra.Command) error {
 	if e.mode != "" {
 		wrong = append(wrong, evaluate.Mode(e.mode).Check())
 	}
-	if e.reverify && e.out == "" && e.label(cmd) == "" {
+	if e.reverify && e.out == "" && e.label() == "" {
 		wrong = append(wrong, errors.New("--reverify: name the folder with --out, or the model of the server with --name"))
 	}
-	if e.chat.noTools && len(e.chat.tools) > 0 {
+	if e.chat.NoTools && len(e.chat.Tools) > 0 {
 		wrong = append(wrong, errors.New("--no-tools excludes --tool"))
 	}
-	wrong = append(wrong, onlyOne(cmd, "step", "policy", "best"))
+	wrong = append(wrong, onlyOne(cmd, "step", "policy-version"))
 	if err := errors.Join(wrong...); err != nil {
 		return cli.Usage(err)
 	}
@@ -116,23 +117,14 @@ func (e *modelEval) check(cmd *cobra.Command) error {
 }
 
 // label names the model in reports.
-func (e *modelEval) label(cmd *cobra.Command) string {
-	if e.chat.url != "" {
-		return e.chat.client.Model
+func (e *modelEval) label() string {
+	if e.chat.URL != "" {
+		return e.chat.Client.Model
 	}
-	label := filepath.Base(filepath.Clean(e.chat.asked.model))
-	switch {
-	case cmd.Flags().Changed("policy"):
-		label += fmt.Sprintf("@%d", e.chat.asked.run.policy)
-	case e.chat.asked.run.step != "":
-		label += "@step-" + e.chat.asked.run.step
-	case e.chat.asked.run.best:
-		label += "@best"
-	}
-	return label
+	return filepath.Base(filepath.Clean(e.chat.model)) + e.chat.source.Suffix()
 }
 
-func (e *modelEval) run(cmd *cobra.Command, p *config.Process, asJSON bool) error {
+func (e *modelEval) run(cmd *cobra.Command, asJSON bool) error {
 	if err := e.check(cmd); err != nil {
 		return err
 	}
@@ -143,9 +135,9 @@ func (e *modelEval) run(cmd *cobra.Command, p *config.Process, asJSON bool) erro
 		return err
 	}
 	ctx := cmd.Context()
-	defer e.chat.close()
+	defer e.chat.Close()
 	cfg := evaluate.Config{System: e.chat.system, Seed: e.seed, Parallel: e.parallel, Patience: e.patience}
-	rollout, err := e.open(ctx, cmd, p, &cfg)
+	rollout, err := e.open(ctx, cmd, &cfg)
 	if err != nil {
 		return err
 	}
@@ -196,34 +188,23 @@ func plainLetter(r rune) rune {
 	return '-'
 }
 
-// open brings up the model and the sandbox. It returns how the model's run samples, where
-// it has one.
-func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Process, cfg *evaluate.Config) (rollout *config.Rollout, err error) {
+// open opens the model and its tools. It returns how the run of the model samples; nil for
+// a model of no run.
+func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, cfg *evaluate.Config) (rollout *config.Rollout, err error) {
 	c := &e.chat
-	c.model.Slots = e.parallel
-	if c.url != "" {
-		c.client.URL, c.client.Key, c.client.HTTP, c.client.Silence = c.url, os.Getenv(ChatKeyKey), &http.Client{}, e.silence
-	} else if rollout, err = c.openModel(ctx, cmd, p); err != nil {
+	c.Model, c.Source, c.Key, c.Sandbox, c.Options.Slots, c.Client.Silence = c.model, c.source, os.Getenv(ChatKeyKey), cmd.Flags().Changed("sandbox"), e.parallel, e.silence
+	if err := c.Open(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.client.Check(ctx); err != nil {
-		return nil, err
-	}
-	cfg.Model, cfg.Label = c.client, e.label(cmd)
+	cfg.Model, cfg.Label = c.Client, e.label()
 	if cfg.Source, err = e.source(ctx); err != nil {
 		return nil, err
 	}
-	tools, none := c.toolConfig(rollout)
-	if c.noTools || none {
-		return rollout, nil
+	tools, ok, err := c.ToolConfig(ctx, min(e.parallel, 8))
+	if err != nil || !ok {
+		return c.Rollout(), err
 	}
 	cfg.Source.Tools = tools.Names
-	executor, end, err := openSandbox(ctx, cmd, p, min(e.parallel, 8))
-	if err != nil {
-		return nil, err
-	}
-	c.closers = append(c.closers, end)
-	tools.Executor = executor
 	cfg.NewTools = func(name, fixture string) (*chatclient.Tools, error) {
 		own := tools
 		own.Name, own.Fixture = fmt.Sprintf("%s/%s", tools.Name, name), fixture
@@ -232,20 +213,20 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Proc
 	if _, err := cfg.NewTools("check", ""); err != nil {
 		return nil, cli.Usage(err)
 	}
-	return rollout, nil
+	return c.Rollout(), nil
 }
 
 // source says which model it is, where others may have its name.
 func (e *modelEval) source(ctx context.Context) (evaluate.Source, error) {
-	if e.chat.url != "" {
-		return evaluate.Source{Server: e.chat.client.Address(), Card: e.chat.client.Card}, nil
+	if e.chat.URL != "" {
+		return evaluate.Source{Server: e.chat.Client.Address(), Card: e.chat.Client.Card}, nil
 	}
-	model, err := hf.Load(e.chat.model.Dir)
+	model, err := hf.Load(e.chat.Options.Dir)
 	if err != nil {
 		return evaluate.Source{}, err
 	}
 	weights, err := hf.Digest(ctx, model)
-	return evaluate.Source{Weights: weights, MaxContext: e.chat.model.MaxContext}, errors.Join(err, model.Close())
+	return evaluate.Source{Weights: weights, MaxContext: e.chat.Options.MaxContext}, errors.Join(err, model.Close())
 }
 
 // readSets reads the sets. A flag that was given stands in place of what a suite says.

@@ -1,6 +1,8 @@
 package main
 
-import "temper/internal/config"
+import (
+	"temper/internal/config"
+)
 
 // place is where a command without flags works.
 func place() *config.Process {

@@ -14,6 +14,7 @@ import (
 	"temper/internal/cli"
 	"temper/internal/proc/buildinfo"
 	"temper/internal/proc/failpoint"
+	"temper/jobs"
 )
 
 // program begins each line of an error.
@@ -33,7 +34,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	if err := failpoint.Check(); err != nil {
 		return cli.Fail(stderr, program, cli.Usage(err))
 	}
-	if err := awaitPlaces(ctx, stderr); err != nil {
+	if err := jobs.AwaitServers(ctx, stderr, program); err != nil {
 		return cli.Fail(stderr, program, err)
 	}
 	return renamed().Execute(ctx, rootCommand(), args, stdout, stderr)
@@ -50,8 +51,8 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	p := cli.PlaceFlags(root.PersistentFlags())
 	root.AddCommand(
-		upCommand(p), runCommand(p), evalCommand(p), ablateCommand(p), verifyCommand(), analyzeCommand(p), scheduleCommand(p), roleCommand(p), serveCommand(p), reportCommand(p), chatCommand(p),
-		dataCommand(), configCommand(p), modelCommand(), backendCommand(), planCommand(), versionCommand(), doctorCommand(p), storeCommand(p), clusterCommand(), queryCommand(p), exportCommand(p), watchCommand(p),
+		upCommand(p), runCommand(p), evalCommand(p), ablateCommand(p), verifyCommand(), analyzeCommand(p), scheduleCommand(p), roleCommand(p), serveCommand(p), chatCommand(p),
+		dataCommand(), configCommand(p), modelCommand(), backendCommand(), planCommand(), versionCommand(), doctorCommand(p), storeCommand(p), clusterCommand(), exportCommand(p),
 	)
 	root.AddCommand(movedCommand("bench", "the instruments are bin/temper-bench: build it with ./task build:bench"))
 	completeRuns(root)
@@ -71,4 +72,17 @@ func movedCommand(name, answer string) *cobra.Command {
 		Use: name, Hidden: true, DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error { return cli.Usagef("%s", answer) },
 	}
+}
+
+// jsonFlag adds --json.
+func jsonFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print JSON")
+}
+
+// show prints v as JSON, or by text for people.
+func show[T any](cmd *cobra.Command, asJSON bool, v T, text func(io.Writer, T) error) error {
+	if asJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), v)
+	}
+	return text(cmd.OutOrStdout(), v)
 }

@@ -11,24 +11,20 @@ import (
 )
 
 func modelGGUFCommand() *cobra.Command {
-	var model, out, dtype string
+	var dtype string
 	var idsOnly bool
 	cmd := &cobra.Command{
-		Use:   "gguf",
+		Use:   "gguf DIR FILE",
 		Short: "Convert a model directory into the file of llama.cpp",
-		Long: `Writes the Qwen3 of a directory, with its tokenizer and chat template, as one GGUF file. Vectors
+		Long: `Writes the Qwen3 of a directory, with its tokenizer and chat template, as one GGUF file; a FILE that is there is replaced. Vectors
 stay in float32; matrices have the type of --dtype. In float32 it is the same network to the last bit.`,
-		Args: cobra.NoArgs,
+		Args: cobra.ExactArgs(2),
 	}
 	f := cmd.Flags()
-	f.StringVar(&model, "model", "", "model directory")
-	f.StringVar(&out, "out", "", "file to write; one that is there is replaced")
 	f.StringVar(&dtype, "dtype", "float32", "float32, bfloat16 or float16")
 	f.BoolVar(&idsOnly, "ids-only", false, "leave out the texts of tokens and the chat template, for programs that exchange token ids")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if model == "" || out == "" {
-			return cli.Usagef("--model and --out are needed")
-		}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		model, out := args[0], args[1]
 		d, err := dtypeNamed(dtype)
 		if err != nil {
 			return err

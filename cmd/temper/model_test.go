@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"temper/internal/cli"
+	"temper/trainer/hf"
 )
 
 const (
@@ -33,7 +34,7 @@ func TestModelInspect(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	var report modelReport
+	var report hf.Report
 	if err := json.Unmarshal([]byte(output(t, "model", "inspect", tiedModel, "--json")), &report); err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func TestRunThatProvesItself(t *testing.T) {
 	if out := p.temper(1, "run", "verify", "proof", "--step", "3"); !strings.Contains(out, "differs  "+key) {
 		t.Errorf("run verify does not name %s:\n%s", key, out)
 	}
-	if out := p.temper(0, "run", "repair", "proof"); !strings.Contains(out, "3 of 3 objects are whole again") {
+	if out := p.temper(0, "run", "verify", "proof", "--repair"); !strings.Contains(out, "3 of 3 objects are whole again") {
 		t.Errorf("run repair:\n%s", out)
 	}
 	after := filesBelow(t, folder)

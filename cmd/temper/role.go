@@ -86,7 +86,7 @@ func (f *roleFlags) controlCommand() *cobra.Command {
 			return err
 		}
 		if *cluster != "" {
-			if o.Cluster, err = placingOn(cmd.Context(), *cluster, o.Log); err != nil {
+			if o.Cluster, err = workers.PlaceOn(cmd.Context(), *cluster, o.Log); err != nil {
 				return err
 			}
 		}
@@ -138,8 +138,8 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 	flags.StringVar(&o.Queue, "queue", "", "task queue of the one run to work for; empty = all runs without workers of their own")
 	flags.StringVar(&sampling.queue, "rollout-queue", "", "like --queue, for the sampling of --with-rollouts")
 	mesh := flags.String("mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
-	flags.StringVar(&o.Members, "members", "", "host:port or unix:/path where processes of temper role host join, which make a part of the passes and change no bit; empty = none")
-	addPeerTLS(flags, "members-", &o.MembersTLS)
+	flags.StringVar(&o.Hosts, "members", "", "host:port or unix:/path where processes of temper role host join, which make a part of the passes and change no bit; empty = none")
+	addPeerTLS(flags, "members-", &o.HostsTLS)
 	withRollouts := flags.Bool("with-rollouts", false, "sample in this process, too")
 	sampling.add(cmd)
 	flags.IntVar(&o.ResidentRuns, "resident-runs", 3, "runs whose state stays in memory while another one is trained; 0 = none")
@@ -170,7 +170,7 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 			}
 			role = workers.Together(roleTrainer, role, rollouts)
 		}
-		if role, err = standing(role, o.Queue, o.Log); err != nil {
+		if role, err = workers.WhileStanding(role, o.Queue, o.Log); err != nil {
 			return err
 		}
 		return f.serve(cmd, role, o.Log)
@@ -209,7 +209,7 @@ on other machines, share the shards of each step: see --rollout-shards of temper
 		place.Weights = workers.SharedWeights(place.Log)
 		role, err := sampling.role(place, *backend, *slots)
 		if err == nil {
-			role, err = standing(role, sampling.queue, place.Log)
+			role, err = workers.WhileStanding(role, sampling.queue, place.Log)
 		}
 		if err != nil {
 			return err

@@ -20,14 +20,14 @@ func addPeerTLS(flags *pflag.FlagSet, prefix string, files *workers.PeerTLS) {
 // checkMembers finds what does not go with members.
 func checkMembers(o workers.TrainerOptions, mesh bool) error {
 	switch {
-	case o.Members == "" && o.MembersTLS != workers.PeerTLS{}:
+	case o.Hosts == "" && o.HostsTLS != workers.PeerTLS{}:
 		return errors.New("--members-tls-cert, --members-tls-key and --members-tls-ca are for --members")
-	case o.Members == "":
+	case o.Hosts == "":
 		return nil
 	case mesh:
 		return errors.New("--members and --mesh exclude each other: members help a trainer on one device")
 	}
-	return workers.CheckMembers(o.Members, o.MembersTLS)
+	return workers.CheckHosts(o.Hosts, o.HostsTLS)
 }
 
 func (f *roleFlags) hostCommand() *cobra.Command {
@@ -38,9 +38,9 @@ device. The trainer adds up what comes back in the order of the microbatches, so
 same bits with any number of members. They may come, go and be killed while it trains; they need
 neither Temporal nor the store, and keep nothing.
 
-The token that the trainer asks for comes from ` + workers.MemberTokenKey + `.`,
+The token that the trainer asks for comes from ` + workers.HostTokenKey + `.`,
 	}
-	var o workers.MemberOptions
+	var o workers.HostOptions
 	flags := cmd.Flags()
 	flags.StringVar(&o.Trainer, "trainer", "", "host:port or unix:/path of the trainer's --members")
 	flags.StringVar(&o.Name, "name", hostName(), "name of this member in logs; by default that of the machine")
@@ -58,7 +58,7 @@ The token that the trainer asks for comes from ` + workers.MemberTokenKey + `.`,
 			return err
 		}
 		o.Log = place.Log
-		return f.serve(cmd, workers.TrainerMember(o), place.Log)
+		return f.serve(cmd, workers.Host(o), place.Log)
 	}
 	return cmd
 }

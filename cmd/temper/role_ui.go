@@ -4,27 +4,22 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
-	"golang.org/x/sync/singleflight"
 
-	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/proc"
 	"temper/internal/proc/buildinfo"
 	"temper/internal/run"
+	"temper/internal/runs"
 	"temper/internal/service"
-	"temper/internal/temporalclient"
 	"temper/sandbox/server"
 	"temper/ui"
-	"temper/workflows"
+	"temper/workers"
 )
 
 // uiOptions are the flags of the dashboard.
@@ -79,7 +74,7 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 	if err := o.check(); err != nil {
 		return err
 	}
-	store, err := openStore(ctx, p)
+	store, err := workers.OpenStore(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -95,8 +90,8 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 	if o.readOnly {
 		cfg.TemporalUI = ""
 	} else {
-		s := &steerer{process: p, store: store}
-		defer s.close()
+		s := runs.NewSteerer(p, store)
+		defer s.Close()
 		cfg.Steer, cfg.Place = s, s
 		cfg.PutNotes = func(ctx context.Context, runID string, n run.Notes) error { return run.PutNotes(ctx, store, runID, n) }
 	}
@@ -128,118 +123,6 @@ func tellReady(out io.Writer, l net.Listener) error {
 	return server.WriteReady(out, address, map[string]any{"role": roleUI, "url": "http://" + address})
 }
 
-// steerer gives commands as temper run does. It connects when it is first asked, and
-// again when that has failed.
-type steerer struct {
-	process *config.Process
-	store   blob.Store
-
-	dials singleflight.Group
-	mu    sync.Mutex
-	c     client.Client
-}
-
-// connectTime bounds the wait for a server: a page waits for the answer.
-const connectTime = 2 * time.Second
-
-// connected dials once for all who wait for it: a page asks for several things at a time, and
-// they would wait one behind the other.
-func (s *steerer) connected(ctx context.Context) (client.Client, error) {
-	dialled := s.dials.DoChan("", func() (any, error) { return s.dial(context.WithoutCancel(ctx)) })
-	select {
-	case got := <-dialled:
-		if got.Err != nil {
-			return nil, got.Err
-		}
-		return got.Val.(client.Client), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (s *steerer) dial(ctx context.Context) (client.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.c != nil {
-		return s.c, nil
-	}
-	c, err := temporalclient.Dial(ctx, temporalclient.Config{
-		Address: s.process.TemporalAddress, Namespace: s.process.Namespace, Logger: slog.New(slog.DiscardHandler), Timeout: connectTime,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.c = c
-	return c, nil
-}
-
-func (s *steerer) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.c != nil {
-		s.c.Close()
-	}
-}
-
-// Status implements ui.Steerer.
-func (s *steerer) Status(ctx context.Context, runID string) (workflows.RunStatus, error) {
-	c, err := s.connected(ctx)
-	if err != nil {
-		return workflows.RunStatus{}, err
-	}
-	return workflows.Status(ctx, c, runID)
-}
-
-// Open implements ui.Steerer.
-func (s *steerer) Open(ctx context.Context) ([]workflows.OpenRun, error) {
-	c, err := s.connected(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return workflows.OpenRuns(ctx, c)
-}
-
-// Send implements ui.Steerer.
-func (s *steerer) Send(ctx context.Context, runID, command string, arg workflows.Command) (string, error) {
-	if command == ui.OrderFork || command == ui.OrderPin || command == ui.OrderUnpin {
-		return s.order(ctx, runID, command, arg)
-	}
-	c, err := s.connected(ctx)
-	if err != nil {
-		return "", err
-	}
-	if command == workflows.CommandRestart && arg.RunID == "" {
-		arg.RunID = successor(runID)
-	}
-	return (&steering{Command: arg}).give(ctx, c, s.process, command, runID)
-}
-
-// Processes implements ui.Place.
-func (s *steerer) Processes(ctx context.Context) ([]service.Process, error) {
-	return service.Processes(ctx, s.process)
-}
-
-// Schedules implements ui.Place.
-func (s *steerer) Schedules(ctx context.Context) ([]temporalclient.View, error) {
-	c, err := s.connected(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found, err := workflows.Schedules(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	var out []temporalclient.View
-	for _, f := range found {
-		v, err := temporalclient.DescribeWhole(ctx, s.store, f)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, nil
-}
-
 // sayDashboard prints where the dashboard of a started service is. Whoever has the
 // token, which the page takes out of the address, may steer runs.
 func sayDashboard(p *config.Process, line func(string)) error {
@@ -253,5 +136,3 @@ func sayDashboard(p *config.Process, line func(string)) error {
 	}
 	return err
 }
-
-var _ ui.Steerer = (*steerer)(nil)

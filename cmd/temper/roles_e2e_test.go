@@ -154,7 +154,7 @@ func TestEveryRoleAlone(t *testing.T) {
 			t.Errorf("%s shows nothing of its polls:\n%s", name, text)
 		}
 	}
-	submit := (&place{t: t}).launch("temper", s.command("run", "submit", "--config", ciConfig, "--run-id", "twin", "--wait")...)
+	submit := (&place{t: t}).launch("temper", s.command("run", "submit", ciConfig, "--run-id", "twin", "--wait")...)
 	submit.end(0, 2*runTimeout)
 	for _, name := range []string{"rollout 1", "rollout 2"} {
 		if n := sampledTokens(t, roles[name]); n == 0 {

@@ -65,7 +65,7 @@ func TestRoleFlags(t *testing.T) {
 		}
 	}
 	t.Setenv("NOMAD_ADDR", "here")
-	t.Setenv(allocKey, "a")
+	t.Setenv("NOMAD_ALLOC_ID", "a")
 	for _, args := range []string{"role rollout --queue q", "role trainer --queue q"} {
 		var errs strings.Builder
 		if code := execute(strings.Fields(args), &strings.Builder{}, &errs); code != cli.ExitUser || !strings.Contains(errs.String(), `the address of Nomad is "here"`) {

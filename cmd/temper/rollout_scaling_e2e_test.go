@@ -100,7 +100,7 @@ func measureScaling(t *testing.T, n int) scaling {
 	if err := os.WriteFile(config, []byte(scalingConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	submit := (&place{t: t}).launch("temper", s.command("run", "submit", "--config", config, "--run-id", "scaling", "--wait")...)
+	submit := (&place{t: t}).launch("temper", s.command("run", "submit", config, "--run-id", "scaling", "--wait")...)
 	store, err := fileblob.New(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -2,258 +2,332 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"temper/internal/blob"
+	"temper/internal/blob/memblob"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/export"
-	"temper/internal/fault"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/run/setup"
+	"temper/internal/runs"
+	"temper/workers"
 	"temper/workflows"
 )
 
 func runCommand(p *config.Process) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "run", Short: "Submit, list, show and steer runs", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(submitCommand(p), followCommand(p), listCommand(p), showCommand(p), statusCommand(p), compareCommand(p))
-	cmd.AddCommand(forkCommand(p), runDuCommand(p), runVerifyCommand(p), runRolloutsCommand(p))
+	cmd := group("run", "Submit, list, show and steer runs",
+		submitCommand(p), followCommand(p), listCommand(p), showCommand(p), statusCommand(p), compareCommand(p), forkCommand(p), runVerifyCommand(p), runCheckpointsCommand(p), runExportCommand(p))
 	cmd.AddCommand(steerCommands(p)...)
-	cmd.AddCommand(runCheckpointsCommand(p), runPinCommand(p), runUnpinCommand(p), runExportCommand(p), runRepairCommand(p))
 	return cmd
 }
 
+// submissionFlags add the flags of a new run.
+func submissionFlags(cmd *cobra.Command, s *runs.Submission) {
+	f := cmd.Flags()
+	f.StringVar(&s.RunID, "run-id", "", "id of the run; default is the configuration's name and the time")
+	f.Uint64Var(&s.Seed, "seed", 0, "seed, over the configuration's")
+	f.StringArrayVar(&s.Set, "set", nil, "key=value over the configuration, for example rl.roc.enabled=false; repeatable; relative paths in it count from the working folder")
+}
+
+// placementFlags add where and when a run gets its workers.
+func placementFlags(cmd *cobra.Command, priority *int, placement *string) {
+	cmd.Flags().IntVar(priority, "priority", 0, "among runs that wait for the same workers: 1 (first) to 5 (last); 0 is the middle")
+	cmd.Flags().StringVar(placement, "placement", "", `workers of its own on a cluster: JSON such as {"trainer": {"count": 1, "devices": {"amd/gpu": 8}}}, or a file with it`)
+}
+
 func submitCommand(p *config.Process) *cobra.Command {
-	var s submission
+	var s runs.Submission
 	var begin starting
 	var dry bool
 	cmd := &cobra.Command{
 		Use: "submit FILE", Short: "Start a run",
-		Long: `Starts a run of the configuration FILE, which --config names as well. Every mistake that can be found here is reported
-first. With --dry-run that is all: it prints what the run would be, asks no server and leaves nothing behind.`,
-		Args: cobra.MaximumNArgs(1),
-	}
-	s.flags(cmd, "config")
-	cmd.Flags().StringVar(&s.from, "from", "", "start from a policy of another run, RUN or RUN@POLICY (default: its newest), with its tokenizer and without SFT")
-	begin.flags(cmd)
-	cmd.Flags().IntVar(&s.priority, "priority", 0, priorityUsage)
-	cmd.Flags().StringVar(&s.placement, "placement", "", placementUsage)
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "find every mistake, print what the run would be, and start nothing")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.takeFile(args); err != nil {
-			return err
-		}
-		if err := checkPriority(s.priority); err != nil {
-			return err
-		}
-		if _, err := parsePlacement(s.placement); err != nil {
-			return err
-		}
-		s.seeded = cmd.Flags().Changed("seed")
-		if dry {
-			return s.rehearse(cmd, p)
-		}
-		c, store, err := connect(cmd.Context(), p, s.check)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err := submit(cmd.Context(), c, &s); err != nil {
-			return err
-		}
-		s.writeNote(cmd.ErrOrStderr())
-		return begin.follow(cmd, c, store, p, s.runID, "")
-	}
-	return cmd
-}
-
-const priorityUsage = "among runs that wait for the same workers: 1 (first) to 5 (last); 0 is the middle"
-
-func checkPriority(n int) error {
-	if n < 0 || n > 5 {
-		return cli.Usagef("--priority: is %d, want 1 (first) to 5 (last)", n)
-	}
-	return nil
-}
-
-func followCommand(p *config.Process) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "follow RUN", Short: "Show the progress of a run to its end; the path of summary.json is printed last",
+		Long: `Starts a run of the configuration FILE (YAML); relative paths in it count from its folder. Every mistake that can be
+found here is reported first. With --dry-run that is all: it prints what the run would be, asks no server and leaves
+nothing behind.`,
 		Args: cobra.ExactArgs(1),
 	}
+	submissionFlags(cmd, &s)
+	cmd.Flags().StringVar(&s.From, "from", "", "start from a policy of another run, RUN or RUN@POLICY (default: its newest), with its tokenizer and without SFT")
+	begin.flags(cmd)
+	placementFlags(cmd, &s.Priority, &s.Placement)
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "find every mistake, print what the run would be, and start nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := history.CheckRunID(args[0]); err != nil {
-			return cli.Usage(err)
+		s.File, s.Seeded = args[0], cmd.Flags().Changed("seed")
+		if dry {
+			return rehearse(cmd, p, &s)
 		}
-		c, store, err := connect(cmd.Context(), p, nil)
+		c, store, err := runs.Connect(cmd.Context(), p, s.Check)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		return attend(cmd.Context(), c, store, p, args[0], cmd.OutOrStdout())
+		if err := runs.Submit(cmd.Context(), c, &s); err != nil {
+			return err
+		}
+		s.WriteNote(cmd.ErrOrStderr())
+		return begin.follow(cmd, c, store, p, s.RunID, "")
 	}
 	return cmd
 }
 
-// attend shows a run from where it is to its closing tables.
-func attend(ctx context.Context, c client.Client, store blob.Store, p *config.Process, runID string, out io.Writer) error {
-	if err := follow(ctx, c, store, runID, out); err != nil {
+// rehearse prints what a run would be. It opens the store only if the run reads from it.
+func rehearse(cmd *cobra.Command, p *config.Process, s *runs.Submission) error {
+	ctx := cmd.Context()
+	s.Local = true // what cannot be read cannot be checked
+	var store blob.Store = memblob.New()
+	if s.RunID != "" || s.ReadsStore() {
+		var err error
+		if store, err = workers.OpenStore(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := s.Check(ctx, store); err != nil {
 		return err
 	}
-	id, err := workflows.FindRun(ctx, c, runID)
-	if err != nil {
-		id = workflows.RunWorkflowID(runID) // the server has forgotten it since
-	}
-	return finish(ctx, store, webUI(p, id), runID, out)
+	cfg, found := s.Checked()
+	return export.Checked(cmd.OutOrStdout(), s.File, cfg, found)
 }
 
-// finish prints the closing tables, the path of the summary last. page is the
-// run's in the web UI, if any.
-func finish(ctx context.Context, store blob.Store, page, runID string, out io.Writer) error {
-	r, err := openRun(ctx, store, runID)
-	if err != nil {
-		return err
-	}
-	s, ok, err := r.Summary(ctx)
-	if err == nil && !ok {
-		err = fmt.Errorf("run %s has no summary at %s", runID, r.SummaryPath())
-	}
-	if err != nil {
-		return err
-	}
-	return printSummary(out, r, s, page)
+// starting says what a command does once the server has a run.
+type starting struct {
+	wait, noWait, asJSON bool
 }
 
-func printSummary(out io.Writer, r *history.Run, s run.Summary, page string) error {
-	fmt.Fprintln(out)
-	if err := export.Summary(out, s, export.Links{RunDir: r.Dir(), SummaryPath: r.SummaryPath(), WebUI: page}); err != nil {
-		return err
+func (s *starting) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&s.wait, "wait", false, "follow the run to its end; the path of summary.json is printed last")
+	f.BoolVar(&s.noWait, "no-wait", false, "return when the server has the run, before it has accepted its configuration")
+	f.BoolVar(&s.asJSON, "json", false, "print the run as JSON")
+	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
+	cmd.MarkFlagsMutuallyExclusive("wait", "json")
+}
+
+// follow waits until a run has begun, prints it, and with --wait follows it to its end.
+// note tells how the run begins, "" for nothing in particular.
+func (s *starting) follow(cmd *cobra.Command, c client.Client, store blob.Store, p *config.Process, runID, note string) error {
+	out := cmd.OutOrStdout()
+	id := workflows.RunWorkflowID(runID)
+	about := struct {
+		RunID      string `json:"run_id"`
+		WorkflowID string `json:"workflow_id"`
+		Page       string `json:"page,omitempty"`
+		Opened     bool   `json:"opened"` // the run has accepted its configuration
+		NumSteps   int    `json:"num_steps,omitempty"`
+		Fork       string `json:"fork,omitempty"`
+	}{RunID: runID, WorkflowID: id, Page: runs.Page(p, id), Fork: note}
+	if !s.noWait {
+		status, err := runs.AwaitStart(cmd.Context(), c, runID, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		about.Opened, about.NumSteps = status.Opened, status.NumSteps
 	}
-	_, err := fmt.Fprintln(out, r.SummaryPath())
+	if s.asJSON {
+		return cli.PrintJSON(out, about)
+	}
+	if note != "" {
+		fmt.Fprintln(out, note)
+	}
+	fmt.Fprintf(out, "run %s started\n", runID)
+	if s.wait {
+		return runs.Attend(cmd.Context(), c, store, p, runID, out)
+	}
+	_, err := fmt.Fprintln(out, about.Page)
 	return err
 }
 
-func showCommand(p *config.Process) *cobra.Command {
-	var asJSON bool
-	step := 0
-	cmd := &cobra.Command{Use: "show RUN", Short: "Show a run: its steps and its tables", Args: cobra.ExactArgs(1)}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the step records as JSON lines")
-	cmd.Flags().IntVar(&step, "step", 0, "show where the time of this step went instead: who was waited for, and what was busy")
+func forkCommand(p *config.Process) *cobra.Command {
+	var f runs.Fork
+	var starts starting
+	cmd := &cobra.Command{
+		Use: "fork RUN --step STEP", Short: "Start a run from a checkpoint of another, with changed configuration",
+		Long: `Starts a run from a checkpoint of another, with changed configuration. The new run continues after the step of the
+checkpoint, with the weights, the optimizer, the tokenizer and the problems of the other one. Everything may change but
+the model, its tokenizer, the supervised stage and the stages that have begun. Without a change it makes the same
+steps, bit for bit.`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.Step, "step", "", "checkpoint to fork: the number of its step, sft, best (highest reward of the step after it) or last")
+	flags.StringVar(&f.File, "config", "", "another configuration (YAML) instead of the run's own")
+	flags.StringVar(&f.RunID, "run-id", "", "id of the new run; default is the other's, the step and the time")
+	flags.StringArrayVar(&f.Set, "set", nil, "key=value over the configuration; repeatable")
+	placementFlags(cmd, &f.Priority, &f.Placement)
+	amendmentsFlag(cmd, &f.WithoutAmendments)
+	starts.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := findRun(cmd.Context(), p, args[0])
+		f.Parent = args[0]
+		in, err := f.Input()
 		if err != nil {
 			return err
 		}
-		records, err := r.Records(cmd.Context())
+		var begin setup.Forked
+		c, store, err := runs.Connect(cmd.Context(), p, func(ctx context.Context, store blob.Store) (err error) {
+			begin, err = f.Resolve(ctx, store, &in)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := runs.Start(cmd.Context(), c, in); err != nil {
+			return err
+		}
+		return starts.follow(cmd, c, store, p, in.RunID, f.Describe(begin))
+	}
+	return cmd
+}
+
+func amendmentsFlag(cmd *cobra.Command, into *bool) {
+	cmd.Flags().BoolVar(into, "without-amendments", false, "take the configuration with which the run was opened, without what run amend and run repeat-stage changed")
+}
+
+func followCommand(p *config.Process) *cobra.Command {
+	var draw bool
+	cmd := &cobra.Command{
+		Use: "follow RUN", Short: "Show the progress of a run to its end", Args: cobra.ExactArgs(1),
+		Long: `Prints a line for each thing that happens, failures that are retried included, until the run ends, and the path of
+summary.json last. With --screen it draws state, curves and events anew in 80 columns and 24 lines, or as COLUMNS and
+LINES say, and reads the store alone; an output that is no terminal gets lines.`,
+	}
+	cmd.Flags().BoolVar(&draw, "screen", false, "draw the run on the terminal, from the store alone")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, out := cmd.Context(), cmd.OutOrStdout()
+		if draw {
+			r, err := runs.Find(ctx, p, args[0])
+			if err != nil {
+				return err
+			}
+			return runs.Watch(ctx, r, out)
+		}
+		if err := history.CheckRunID(args[0]); err != nil {
+			return cli.Usage(err)
+		}
+		c, store, err := runs.Connect(ctx, p, nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return runs.Attend(ctx, c, store, p, args[0], out)
+	}
+	return cmd
+}
+
+func listCommand(p *config.Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the runs of the store, and of the server if there is one", Args: cobra.NoArgs,
+		Long: `Lists the runs of the store, and of the server if there is one. A run that has not ended has the state that the server
+knows, and is lost if the server does not have it. Without a server its state is the last one in the store, with the
+reason of a pause, a stop or a failure.`,
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		store, err := workers.OpenStore(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		rows, note, err := runs.List(cmd.Context(), p, store)
+		if err != nil {
+			return err
+		}
+		if note != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "states are from the store alone: %v\n", note)
+		}
+		return show(cmd, *asJSON, rows, runs.WriteList)
+	}
+	return cmd
+}
+
+func statusCommand(p *config.Process) *cobra.Command {
+	cmd := &cobra.Command{Use: "status RUN", Short: "Ask a run for its status", Args: cobra.ExactArgs(1)}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		status, err := runs.Status(cmd.Context(), p, args[0])
+		if err != nil {
+			return err
+		}
+		return show(cmd, *asJSON, status, runs.WriteStatus)
+	}
+	return cmd
+}
+
+func showCommand(p *config.Process) *cobra.Command {
+	var usage bool
+	step := 0
+	cmd := &cobra.Command{
+		Use: "show RUN", Short: "Show what a run has left in the store: its steps and its tables", Args: cobra.ExactArgs(1),
+		Long: `Shows the steps and the tables of a run; --json prints the records of the steps, one a line. With --step it shows where
+the time of that step went: what waited, and what was busy. With --usage it adds up the bytes of the run by kind.`,
+	}
+	cmd.Flags().IntVar(&step, "step", 0, "where the time of this step went")
+	cmd.Flags().BoolVar(&usage, "usage", false, "the bytes of the run in the store by kind")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := onlyOne(cmd, "step", "usage"); err != nil {
+			return err
+		}
+		ctx, out := cmd.Context(), cmd.OutOrStdout()
+		r, err := runs.Find(ctx, p, args[0])
+		if err != nil {
+			return err
+		}
+		if usage {
+			u, err := r.Usage(ctx)
+			if err != nil {
+				return err
+			}
+			return show(cmd, *asJSON, u, export.Usage)
+		}
+		records, err := r.Records(ctx)
 		if err != nil {
 			return err
 		}
 		if cmd.Flags().Changed("step") {
-			return showStep(cmd.OutOrStdout(), args[0], records, step, asJSON)
+			if records, err = run.RecordOf(records, step); err != nil {
+				return cli.Usagef("--step %d: run %s %w", step, args[0], err)
+			}
+			if !*asJSON {
+				return export.StepTime(out, records[0])
+			}
 		}
-		if asJSON {
-			return printLines(cmd.OutOrStdout(), records)
+		if *asJSON {
+			return cli.PrintLines(out, records)
 		}
-		for i, record := range records {
-			fmt.Fprintln(cmd.OutOrStdout(), export.StepLine(record, export.ETA(records[:i+1])))
-		}
-		s, ok, err := r.Summary(cmd.Context())
-		if err == nil && ok {
-			err = printSummary(cmd.OutOrStdout(), r, s, webUI(p, workflows.RunWorkflowID(args[0])))
-		}
-		if err != nil || ok {
-			return err
-		}
-		return printState(cmd.Context(), cmd.OutOrStdout(), r)
+		return runs.WriteRun(ctx, out, p, r, records)
 	}
 	return cmd
 }
 
-// showStep shows where the time of one step went, or its record.
-func showStep(out io.Writer, runID string, records []run.StepRecord, step int, asJSON bool) error {
-	at := slices.IndexFunc(records, func(r run.StepRecord) bool { return r.Step == step })
-	if at < 0 {
-		return cli.Usagef("--step %d: run %s has the records of %d steps", step, runID, len(records))
+func compareCommand(p *config.Process) *cobra.Command {
+	var asCSV bool
+	cmd := &cobra.Command{
+		Use: "compare RUN...", Short: "Compare finished runs: tool errors in correct trajectories, accuracy, length", Args: cobra.MinimumNArgs(1),
 	}
-	if asJSON {
-		return printLines(out, records[at:at+1])
-	}
-	return export.StepTime(out, records[at])
-}
-
-// printLines prints each value as a line of JSON.
-func printLines[T any](out io.Writer, values []T) error {
-	enc := json.NewEncoder(out)
-	for _, v := range values {
-		if err := enc.Encode(v); err != nil {
+	cmd.Flags().BoolVar(&asCSV, "csv", false, "print the series of all runs as CSV")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := onlyOne(cmd, "csv", "json"); err != nil {
 			return err
 		}
+		store, err := workers.OpenStore(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		compared, err := runs.Compare(cmd.Context(), store, args)
+		if err != nil {
+			return err
+		}
+		print := export.Compare
+		if asCSV {
+			print = export.CSV
+		}
+		return show(cmd, *asJSON, compared, print)
 	}
-	return nil
-}
-
-// printState says how a run without a summary stands, when the store knows.
-func printState(ctx context.Context, out io.Writer, r *history.Run) error {
-	e, err := r.Entry(ctx)
-	if err == nil && e.Reason != "" {
-		_, err = fmt.Fprintf(out, "run %s %s: %s\n", r.ID(), e.State, e.Reason)
-	}
-	return err
-}
-
-// findRun opens the store of the process and finds a run in it.
-func findRun(ctx context.Context, p *config.Process, id string) (*history.Run, error) {
-	store, err := openStore(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	return openRun(ctx, store, id)
-}
-
-// openRun finds a run in a store.
-func openRun(ctx context.Context, store blob.Store, id string) (*history.Run, error) {
-	r, err := history.Open(ctx, store, id)
-	return r, usersError(err)
-}
-
-// unknownRun turns the server's answers into what a person can act on.
-func unknownRun(err error, runID string) error {
-	var missing *serviceerror.NotFound
-	var refused *temporal.ApplicationError
-	switch {
-	case errors.As(err, &missing):
-		return cli.Usagef("run %q is not running on this Temporal server (temper run list shows what the store has)", runID)
-	case fault.Of(err) == fault.Refused:
-		return cli.Usage(err)
-	case errors.As(err, &refused):
-		return cli.Usagef("run %s: %w", runID, workflows.Failure(err))
-	case fault.Of(err) == fault.Refused:
-		return cli.Usage(err)
-	case strings.Contains(err.Error(), "already completed"): // an update of a closed workflow
-		return cli.Usagef("run %s has ended already", runID)
-	default:
-		return workflows.Failure(err)
-	}
-}
-
-// webUI is the link to a workflow's page, "" without a web UI.
-func webUI(p *config.Process, workflowID string) string {
-	if p.UIAddress == "" {
-		return ""
-	}
-	id := strings.ReplaceAll(workflowID, "/", "%2F")
-	return fmt.Sprintf("http://%s/namespaces/%s/workflows/%s", p.UIAddress, p.Namespace, id)
+	return cmd
 }

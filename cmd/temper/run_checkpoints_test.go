@@ -20,6 +20,7 @@ import (
 	"temper/internal/run"
 	"temper/internal/run/artifact"
 	"temper/trainer"
+	"temper/trainer/hf"
 )
 
 const savedConfig = `
@@ -95,7 +96,7 @@ func TestExportLoads(t *testing.T) {
 	want := output(t, "model", "logits", filepath.Join(dir, "runs/demo/policies/v000000"), "--ids", "1,2,3", "--all")
 	bytes := map[string]int64{}
 	for name, flags := range map[string][]string{
-		"newest": nil, "last": {"--last"}, "step": {"--step", "3"}, "sft": {"--step", "sft"}, "policy": {"--policy", "0"}, "bf16": {"--step", "0", "--dtype", "bfloat16"},
+		"newest": nil, "last": {"--step", "last"}, "step": {"--step", "3"}, "sft": {"--step", "sft"}, "policy": {"--policy-version", "0"}, "bf16": {"--step", "0", "--dtype", "bfloat16"},
 	} {
 		out := filepath.Join(t.TempDir(), "new", "out")
 		if name != "bf16" {
@@ -104,7 +105,7 @@ func TestExportLoads(t *testing.T) {
 		if text := output(t, append([]string{"run", "export", "demo", out}, flags...)...); !strings.Contains(text, out) {
 			t.Errorf("%s: printed %q", name, text)
 		}
-		var report modelReport
+		var report hf.Report
 		if err := json.Unmarshal([]byte(output(t, "model", "inspect", out, "--json")), &report); err != nil {
 			t.Fatal(err)
 		}
@@ -155,14 +156,14 @@ func TestCheckpointCommands(t *testing.T) {
 	if text := output(t, "run", "checkpoints", "demo"); !strings.Contains(text, "STEP") || !strings.Contains(text, "sft 2/2") {
 		t.Errorf("printed\n%s", text)
 	}
-	if text := output(t, "run", "pin", "demo", "--step", "3", "--reason", "good"); text != "checkpoint of step 3 is kept: pinned: good\n" {
+	if text := output(t, "run", "checkpoints", "demo", "--pin", "3", "--reason", "good"); text != "checkpoint of step 3 is kept: pinned: good\n" {
 		t.Errorf("pin printed %q", text)
 	}
-	output(t, "run", "pin", "demo", "--step", "sft")
-	if text := output(t, "run", "unpin", "demo", "--step", "3"); text != "checkpoint of step 3 is kept: one of the newest 2\n" {
+	output(t, "run", "checkpoints", "demo", "--pin", "sft")
+	if text := output(t, "run", "checkpoints", "demo", "--unpin", "3"); text != "checkpoint of step 3 is kept: one of the newest 2\n" {
 		t.Errorf("unpin printed %q", text)
 	}
-	output(t, "run", "unpin", "demo", "--step", "0")
+	output(t, "run", "checkpoints", "demo", "--unpin", "0")
 	manifest := filepath.Join(dir, "runs/demo/checkpoints/step-000004/manifest.json")
 	if err := os.WriteFile(manifest, []byte(`{"format":2,`), 0o600); err != nil {
 		t.Fatal(err)
@@ -178,17 +179,16 @@ func TestCheckpointCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"--step is missing":                                        {"run", "pin", "demo"},
-		`--step: is "x", want the number of a step`:                {"run", "unpin", "demo", "--step", "x"},
-		"run demo has no complete checkpoint of step 7":            {"run", "pin", "demo", "--step", "7"},
+		`is "x", want the number of a step`:                        {"run", "checkpoints", "demo", "--unpin", "x"},
+		"run demo has no complete checkpoint of step 7":            {"run", "checkpoints", "demo", "--pin", "7"},
 		"run demo has no checkpoint of step 1: name one of 0, 2, ": {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--step", "1"},
-		"run demo has no policy 9: it has 0-3, the nearest is 3":   {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--policy", "9"},
-		"run demo has no policy 8: it has 0-3, the nearest is 3":   {"eval", "demo", "--version", "8"},
-		"none is known to be best":                                 {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--best"},
+		"run demo has no policy 9: it has 0-3, the nearest is 3":   {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--policy-version", "9"},
+		"run demo has no policy 8: it has 0-3, the nearest is 3":   {"eval", "demo", "--policy-version", "8"},
+		"none is known to be best":                                 {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--step", "best"},
 		full + ": want an empty directory or none":                 {"run", "export", "demo", full},
-		`dtype "int4"`:                           {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--dtype", "int4"},
-		`no run "nobody"`:                        {"run", "export", "nobody", filepath.Join(t.TempDir(), "x")},
-		"--policy and --best exclude each other": {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--best", "--policy", "1"},
+		`dtype "int4"`:    {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--dtype", "int4"},
+		`no run "nobody"`: {"run", "export", "nobody", filepath.Join(t.TempDir(), "x")},
+		"--step and --policy-version exclude each other": {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--step", "best", "--policy-version", "1"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := execute(args, &stdout, &stderr); code != cli.ExitUser || !strings.Contains(stderr.String(), want) {

@@ -249,7 +249,7 @@ func TestSteering(t *testing.T) {
 	startBare(t, p)
 	follow := p.start("run", "follow", "bare-run")
 	follow.await(`^step +2/`, runTimeout)
-	if out := p.temper(2, "run", "submit", "--config", ciConfig, "--run-id", "bare-run"); !strings.Contains(out, "bare-run") {
+	if out := p.temper(2, "run", "submit", ciConfig, "--run-id", "bare-run"); !strings.Contains(out, "bare-run") {
 		t.Errorf("second run of the same id:\n%s", out)
 	}
 	p.temper(0, "run", "pause", "bare-run", "--reason", "lunch")
@@ -315,8 +315,8 @@ func TestUnreachableSandbox(t *testing.T) {
 	server := p.launch("temporald", "--db", filepath.Join(p.home, "temporal.db"), "--port", port, "--ui-port", "0")
 	server.await(`"ready":true`, time.Minute)
 	worker, trainer := p.start("role", "control"), p.start("role", "trainer")
-	submit := p.start("run", "submit", "--config", ciConfig, "--wait")
-	submit.await(`^retrying \w+: no process polls temper-rollout; is temper rollout running\?`, runTimeout)
+	submit := p.start("run", "submit", ciConfig, "--wait")
+	submit.await(`^retrying \w+: no process polls temper-rollout; is temper role rollout running\?`, runTimeout)
 	rollout := p.start("role", "rollout")
 	submit.await(`^retrying \w+: .*sandbox.*`+regexp.QuoteMeta(p.sandbox), runTimeout)
 	sandbox := p.launch("temper", "role", "sandbox", "--listen", p.sandbox)

@@ -2,34 +2,27 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
-	"strconv"
-	"strings"
-	"time"
+	"io"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
 
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/history"
 	"temper/internal/run"
-	"temper/internal/temporalclient"
+	"temper/internal/run/modeldir"
+	"temper/internal/runs"
 	"temper/workflows"
 )
 
-// steering is what the flags of the commands to a running run say.
+// steering holds the flags of the commands to a running run.
 type steering struct {
 	workflows.Command
 	set    []string
-	from   string
-	noWait bool // restart
-	asJSON bool
+	step   string // restart
+	noWait bool   // restart
 }
 
 // steer is one command to a running run.
@@ -56,7 +49,7 @@ func setFlag(cmd *cobra.Command, s *steering) {
 func steers() []steer {
 	return []steer{
 		{name: workflows.CommandPause, short: "Hold a run at the next safe point", flags: now},
-		{name: workflows.CommandResume, short: "Let a paused run go on"},
+		{name: workflows.CommandResume, short: "Let a paused run continue"},
 		{
 			name: workflows.CommandStop, short: "End a run at the next safe point", flags: now,
 			long: "With --now the command waits until the run has ended. A run that does not answer, or does not end within a minute, is cancelled, and terminated if that does not end it.",
@@ -68,7 +61,7 @@ func steers() []steer {
 		},
 		{
 			name: workflows.CommandRepeatStage, use: "repeat-stage", short: "Run a stage once more after all others",
-			long: "Steps count on, and the ledger goes on behind the steps that the stage has made: no problem is met twice within an epoch.", flags: stageFlag,
+			long: "Steps count on, and the ledger continues after the steps that the stage has made: no problem is met twice within an epoch.", flags: stageFlag,
 		},
 		{
 			name: workflows.CommandAmend, short: "Change keys of a run's configuration from a step on",
@@ -90,7 +83,7 @@ func steers() []steer {
 			flags: func(cmd *cobra.Command, s *steering) {
 				setFlag(cmd, s)
 				now(cmd, s)
-				cmd.Flags().StringVar(&s.from, "from", run.FromBest, "checkpoint: best (highest reward of the step after it), last, or a step")
+				cmd.Flags().StringVar(&s.step, "step", run.FromBest, "checkpoint of the new run: the number of its step, sft, best (highest reward of the step after it) or last")
 				amendmentsFlag(cmd, &s.WithoutAmendments)
 				cmd.Flags().BoolVar(&s.noWait, "no-wait", false, "do not wait until the other run begins, which is when this one has ended")
 				cmd.Flags().StringVar(&s.RunID, "run-id", "", "id of the new run; default is made from this one's")
@@ -101,16 +94,12 @@ func steers() []steer {
 }
 
 func checkRestart(s *steering) error {
-	if _, err := strconv.ParseUint(s.from, 10, 31); err != nil && s.from != run.FromBest && s.from != run.FromLast {
-		return cli.Usagef("--from: is %q, want best, last or the number of a step", s.from)
-	}
+	step, from, err := modeldir.ParseStep(s.step)
 	if s.RunID != "" {
-		if err := history.CheckRunID(s.RunID); err != nil {
-			return cli.Usage(err)
-		}
+		err = errors.Join(err, history.CheckRunID(s.RunID))
 	}
-	s.From = workflows.Checkpoint(s.from)
-	return nil
+	s.From = workflows.Checkpoint(cmp.Or(from, fmt.Sprint(step)))
+	return err
 }
 
 func steerCommands(p *config.Process) []*cobra.Command {
@@ -128,8 +117,7 @@ func steerCommand(p *config.Process, about steer) *cobra.Command {
 		cmd.Long = about.short + ".\n\n" + about.long
 	}
 	cmd.Flags().StringVar(&s.Reason, "reason", "", "shown in the status and the event log")
-	cmd.Flags().StringVar(&s.By, "by", operator(), "who gives the command; shown beside the reason")
-	cmd.Flags().BoolVar(&s.asJSON, "json", false, `print {"run_id": ..., "answer": ...}`)
+	asJSON := jsonFlag(cmd)
 	if about.flags != nil {
 		about.flags(cmd, &s)
 	}
@@ -139,87 +127,71 @@ func steerCommand(p *config.Process, about steer) *cobra.Command {
 		if err := errors.Join(err, setErr); err != nil {
 			return cli.Usage(err)
 		}
-		s.Set = set
+		s.Set, s.By = set, runs.Operator()
 		if about.check != nil {
 			if err := about.check(&s); err != nil {
-				return err
+				return cli.Usage(err)
 			}
 		}
-		if about.name == workflows.CommandRestart && s.RunID == "" {
-			s.RunID = successor(args[0])
+		if about.name == workflows.CommandRestart {
+			s.RunID = cmp.Or(s.RunID, runs.Successor(args[0]))
 		}
-		return s.send(cmd, p, about.name, args[0])
+		return s.send(cmd, p, about.name, args[0], *asJSON)
 	}
 	return cmd
 }
 
-func (s *steering) send(cmd *cobra.Command, p *config.Process, name, runID string) error {
-	c, store, err := connect(cmd.Context(), p, nil)
+// steered is the answer to a command, for programs.
+type steered struct {
+	RunID   string `json:"run_id"`
+	Command string `json:"command"`
+	Answer  string `json:"answer"`
+	// Forced says why the run was terminated, "" if it ended by itself.
+	Forced string `json:"forced,omitempty"`
+}
+
+func (s *steering) send(cmd *cobra.Command, p *config.Process, name, runID string, asJSON bool) error {
+	ctx := cmd.Context()
+	c, store, err := runs.Connect(ctx, p, nil)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	if name == workflows.CommandStop && s.Now {
-		return s.stopNow(cmd, c, store, runID)
+		say := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "run %s: %s\n", runID, text) }
+		stopped, err := runs.StopNow(ctx, c, store, runID, s.Command, say)
+		if err != nil {
+			return err
+		}
+		return show(cmd, asJSON, steered{runID, name, stopped.Answer, stopped.Forced}, writeStopped)
 	}
-	answer, err := s.give(cmd.Context(), c, p, name, runID)
+	answer, err := runs.Send(ctx, c, p.Namespace, runID, name, s.Command)
 	if err != nil {
-		return unknownRun(err, runID)
+		return runs.UnknownRun(err, runID)
 	}
-	if s.asJSON {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"run_id": runID, "command": name, "answer": answer})
-	}
-	if _, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s: %s\n", runID, answer); err != nil || name != workflows.CommandRestart || s.noWait {
+	if err := show(cmd, asJSON, steered{RunID: runID, Command: name, Answer: answer}, writeSteered); err != nil || asJSON || name != workflows.CommandRestart || s.noWait {
 		return err
 	}
-	status, err := awaitStart(cmd.Context(), c, s.RunID, cmd.ErrOrStderr())
+	status, err := runs.AwaitStart(ctx, c, s.RunID, cmd.ErrOrStderr())
 	if err == nil && status.Opened {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s started\n", s.RunID)
 	}
 	return err
 }
 
-// give sends the command and returns the answer. A resume takes back the server's own
-// pauses first, of the run and of its stage.
-func (s *steering) give(ctx context.Context, c client.Client, p *config.Process, name, runID string) (string, error) {
-	if name != workflows.CommandResume {
-		return workflows.Send(ctx, c, runID, name, s.Command)
-	}
-	lifted, err := temporalclient.Lift(ctx, c, p.Namespace, runID, s.By, s.Reason)
-	if err != nil {
-		return "", err
-	}
-	var was []string
-	for _, f := range lifted {
-		was = append(was, f.String())
-	}
-	if len(was) > 0 {
-		status, err := workflows.Status(ctx, c, runID)
-		if err == nil && status.State != workflows.StatePaused && status.State != workflows.StatePausing {
-			return "the run goes on: " + strings.Join(was, "; ") + "; unpaused", nil
-		}
-	}
-	answer, err := workflows.Send(ctx, c, runID, name, s.Command)
-	if err == nil && len(was) > 0 {
-		answer += ": " + strings.Join(was, "; ") + "; unpaused, and the pause by command is over"
-	}
-	return answer, err
+func writeSteered(out io.Writer, a steered) error {
+	_, err := fmt.Fprintf(out, "run %s: %s\n", a.RunID, a.Answer)
+	return err
 }
 
-// successor makes the id of the run that goes on instead of another.
-func successor(runID string) string {
-	suffix := "-r" + time.Now().UTC().Format("0102150405")
-	return runID[:min(len(runID), 64-len(suffix))] + suffix
-}
-
-// operator is who runs this program, as far as the machine knows.
-func operator() string {
-	name := "somebody"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
+func writeStopped(out io.Writer, a steered) error {
+	if a.Answer != "" {
+		fmt.Fprintf(out, "run %s: %s\n", a.RunID, a.Answer)
 	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + strings.SplitN(host, ".", 2)[0]
+	end := "has ended"
+	if a.Forced != "" {
+		end = "was terminated: " + a.Forced + "; it has no summary, and its checkpoints are there (temper run fork)"
 	}
-	return name
+	_, err := fmt.Fprintf(out, "run %s %s\n", a.RunID, end)
+	return err
 }

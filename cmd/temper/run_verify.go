@@ -4,129 +4,165 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/history"
 	"temper/internal/run/chain"
 	"temper/internal/run/replay"
+	"temper/internal/runs"
+	"temper/workers"
 )
 
+// verifying holds the flags of a check.
+type verifying struct {
+	chain.Options
+	steps       []string
+	sample      string
+	seed        uint64
+	backend     string
+	concurrent  int
+	repair, dry bool
+}
+
 func runVerifyCommand(p *config.Process) *cobra.Command {
-	var asJSON bool
-	var o chain.Options
-	var f remakeFlags
+	var v verifying
 	cmd := &cobra.Command{
-		Use: "verify RUN", Short: "Check the chain of a run: each manifest, and what the manifests name; temper store verify reads every byte", Args: cobra.ExactArgs(1),
-		Long: `Check the chain of a run: each manifest against the one after it, and what the
-manifests name against its SHA-256. Of large objects only the size is asked for;
-temper store verify RUN reads every byte. A run that goes on is checked up to its
-newest manifest.
+		Use: "verify RUN", Short: "Check the chain of a run, make steps again and compare them, or repair what is damaged", Args: cobra.ExactArgs(1),
+		Long: `Checks the chain of a run: each manifest against the one after it, and what the manifests name against its SHA-256.
+Of large objects only the size is asked for; temper store verify RUN reads every byte. A run that has not ended is
+checked up to its newest manifest.
 
-The link is equal for two runs of one id, configuration and seed that made the same
-bits. The seal is that of this very run. Who notes either finds out later, by --head,
-whether the run is still the same.
+The link is equal for two runs of one id, configuration and seed that made the same bits. The seal is unique to this
+run. Note either to find out later, by --head, whether the run is still the same.
 
-With --step or --sample it also makes steps again: it samples with the policy before,
-from the same seed, learns from the nearest checkpoint on, and compares every object.
-Nothing of the run is written. It starts a sandbox of its own unless --sandbox names
-one.`,
+With --step or --sample it also makes steps again: it samples with the policy before, from the same seed, learns from
+the nearest checkpoint on, and compares every object. Nothing of the run is written. It starts a sandbox of its own
+unless --sandbox names one.
+
+With --repair it makes again what is damaged or missing, and puts back what comes out with the recorded bytes.`,
 	}
-	f.add(cmd, p)
-	cli.PythonFlag(cmd.Flags(), p)
-	cmd.Flags().StringVar(&o.Head, "head", "", "a link or a seal that the chain must have, or its first 8 digits or more")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	f := cmd.Flags()
+	cli.PythonFlag(f, p)
+	f.StringSliceVar(&v.steps, "step", nil, "make these steps again on this machine and compare every object: numbers and ranges, such as 3,5-7")
+	f.StringVar(&v.sample, "sample", "", "make a share of the steps again, such as 1%; at least one")
+	f.Uint64Var(&v.seed, "sample-seed", 0, "chooses the steps of --sample")
+	f.StringVar(&v.backend, "backend", "go", "GoMLX backend that makes steps again")
+	f.IntVar(&v.concurrent, "concurrent-rollouts", workers.DefaultRollouts, "trajectories that live at a time when steps are made again")
+	f.StringVar(&v.Head, "head", "", "a link or a seal that the chain must have, or its first 8 digits or more")
+	f.BoolVar(&v.repair, "repair", false, "make again what is damaged or missing")
+	f.BoolVar(&v.dry, "dry-run", false, "with --repair, put nothing back")
+	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if n := len(o.Head); n > 0 && n < 8 || strings.Trim(o.Head, "0123456789abcdef") != "" {
-			return cli.Usagef("--head is %q, want 8 to 64 hexadecimal digits of a link or a seal", o.Head)
-		}
-		if err := f.check(); err != nil {
+		if err := v.check(cmd); err != nil {
 			return err
 		}
-		r, err := findRun(cmd.Context(), p, args[0])
+		r, err := runs.Find(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}
-		o.CanRemake = func(key string) bool { return replay.CanRemake(r.ID(), key) }
-		found, err := chain.Verify(cmd.Context(), r.Store(), r.ID(), o)
-		if err != nil {
-			return err
+		if v.repair {
+			return v.mend(cmd, p, r, *asJSON)
 		}
-		steps, err := f.verify(cmd, r.Store(), r.ID())
-		if err != nil {
-			return err
-		}
-		if err := printVerdicts(cmd.OutOrStdout(), found, steps, asJSON); err != nil {
-			return err
-		}
-		return errors.Join(proofError(found), damagedSteps(steps))
+		return v.verify(cmd, p, r, *asJSON)
 	}
 	return cmd
 }
 
-// printVerdicts prints what was found of a chain, and of the steps that were made
-// again.
-func printVerdicts(out io.Writer, found chain.Report, steps []replay.Report, asJSON bool) error {
-	if asJSON {
-		return cli.PrintJSON(out, struct {
-			chain.Report
-			Remade []replay.Report `json:"remade,omitempty"`
-		}{found, steps})
+// check finds mistakes in the flags.
+func (v *verifying) check(cmd *cobra.Command) error {
+	if n := len(v.Head); n > 0 && n < 8 || strings.Trim(v.Head, "0123456789abcdef") != "" {
+		return cli.Usagef("--head is %q, want 8 to 64 hexadecimal digits of a link or a seal", v.Head)
 	}
-	if err := printProof(out, found); err != nil {
-		return err
+	for _, group := range [][]string{{"step", "sample", "repair"}, {"head", "repair"}} {
+		if err := onlyOne(cmd, group...); err != nil {
+			return err
+		}
 	}
-	for i := range steps {
-		printRemade(out, steps[i])
+	if v.dry && !v.repair {
+		return cli.Usagef("--dry-run is for --repair")
+	}
+	if _, err := replay.ParseSteps(v.steps); err != nil {
+		return cli.Usagef("--step: %w", err)
+	}
+	if v.concurrent < 1 {
+		return cli.Usagef("--concurrent-rollouts: is %d, want at least 1", v.concurrent)
+	}
+	if v.sample == "" {
+		return nil
+	}
+	if _, err := replay.ParseShare(v.sample); err != nil {
+		return cli.Usagef("--sample: %w", err)
 	}
 	return nil
 }
 
-// proofError is the error of a run that is not what its chain says.
-func proofError(r chain.Report) error {
-	switch {
-	case len(r.Damage) > 0:
-		return fmt.Errorf("run %s: %d objects are not what the chain says", r.RunID, len(r.Damage))
-	case r.Manifests == 0:
-		return fmt.Errorf("run %s has no chain yet: it begins with the first step", r.RunID)
-	default:
-		return nil
+func (v *verifying) verify(cmd *cobra.Command, p *config.Process, r *history.Run, asJSON bool) error {
+	ctx := cmd.Context()
+	v.CanRemake = func(key string) bool { return replay.CanRemake(r.ID(), key) }
+	found, err := chain.Verify(ctx, r.Store(), r.ID(), v.Options)
+	if err != nil {
+		return err
 	}
+	out := struct {
+		chain.Report
+		Remade []replay.Report `json:"remade,omitempty"`
+	}{Report: found}
+	if len(v.steps) > 0 || v.sample != "" {
+		steps, err := replay.Choose(ctx, r.Store(), r.ID(), v.steps, v.sample, v.seed)
+		if err != nil {
+			return err
+		}
+		bench, stop, err := v.bench(cmd, p, r)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		if out.Remade, err = bench.Steps(ctx, r.ID(), steps); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		err = cli.PrintJSON(cmd.OutOrStdout(), out)
+	} else {
+		err = found.Print(cmd.OutOrStdout())
+		for i := range out.Remade {
+			out.Remade[i].Print(cmd.OutOrStdout())
+		}
+	}
+	return errors.Join(err, found.Err(), replay.DamagedSteps(out.Remade))
 }
 
-// maxRemarks is how many objects that are no damage are printed.
-const maxRemarks = 10
-
-// printProof prints what was found, one object a line.
-func printProof(out io.Writer, r chain.Report) error {
-	var b strings.Builder
-	state := "goes on, or ended without a summary"
-	if r.Ended {
-		state = "ended"
+// mend repairs the run.
+func (v *verifying) mend(cmd *cobra.Command, p *config.Process, r *history.Run, asJSON bool) error {
+	bench, stop, err := v.bench(cmd, p, r)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintf(&b, "run %s (%s): %d steps (%d to %d), %d manifests, %d objects, %.1f MB read; %d damaged\n",
-		r.RunID, state, r.Steps, r.First, r.Last, r.Manifests, r.Objects, float64(r.Bytes)/1e6, len(r.Damage))
-	if r.Deleted > 0 {
-		fmt.Fprintf(&b, "%d objects were deleted by retention, as the chain says\n", r.Deleted)
+	defer stop()
+	found, err := bench.RepairAll(cmd.Context(), r.Store(), r.ID(), v.dry)
+	if err != nil {
+		return err
 	}
-	for _, m := range r.MadeBy {
-		fmt.Fprintf(&b, "made by %s\n", m)
+	err = show(cmd, asJSON, found, func(out io.Writer, found replay.Repairs) error { found.Print(out, v.dry); return nil })
+	if n := found.Left(); err == nil && n > 0 && !v.dry {
+		err = fmt.Errorf("%d objects of run %s are still damaged or missing", n, r.ID())
 	}
-	for _, f := range r.Damage {
-		fmt.Fprintln(&b, f)
-	}
-	for i, f := range r.Remarks {
-		if i == maxRemarks { // a step under way has as many as it has objects
-			fmt.Fprintf(&b, "%d more objects changed later or came later: --json has them\n", len(r.Remarks)-i)
-			break
-		}
-		fmt.Fprintln(&b, f)
-	}
-	if r.Manifests > 0 {
-		fmt.Fprintf(&b, "link %s\nseal %s\n", r.Head.Link, r.Head.Seal)
-	}
-	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// bench returns what makes steps of a store again.
+func (v *verifying) bench(cmd *cobra.Command, p *config.Process, r *history.Run) (*replay.Bench, func(), error) {
+	executor, stop, err := workers.OpenSandbox(cmd.Context(), p, cmd.Flags().Changed("sandbox"), 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return workers.Remake(workers.RemakeOptions{
+		Store: r.Store(), Backend: v.backend, Concurrent: v.concurrent, Executor: executor,
+		Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}), stop, nil
 }

@@ -19,16 +19,13 @@ import (
 	"temper/internal/cron"
 	"temper/internal/rules"
 	"temper/internal/run/retrain"
+	"temper/internal/runs"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
 
 func scheduleCommand(p *config.Process) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "schedule", Short: "Re-train on new problems at set times", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(scheduleCreateCommand(p), scheduleListCommand(p), scheduleShowCommand(p))
+	cmd := group("schedule", "Re-train on new problems at set times", scheduleCreateCommand(p), scheduleShowCommand(p))
 	pause := scheduleAction(p, "pause", "Start no further re-training; one that is going on goes on",
 		func(ctx context.Context, h client.ScheduleHandle, note string) error {
 			return h.Pause(ctx, client.SchedulePauseOptions{Note: note})
@@ -49,9 +46,9 @@ func scheduleCommand(p *config.Process) *cobra.Command {
 
 // scheduleOrder is what a person asks for.
 type scheduleOrder struct {
-	submission // config and set
-	data       []string
-	spec       workflows.ScheduleSpec
+	runs.Submission // file and set
+	data            []string
+	spec            workflows.ScheduleSpec
 }
 
 func scheduleCreateCommand(p *config.Process) *cobra.Command {
@@ -63,8 +60,8 @@ func scheduleCreateCommand(p *config.Process) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", "", "base recipe (YAML), read again by each re-training")
-	f.StringArrayVar(&o.set, "set", nil, "key=value over the recipe; repeatable")
+	f.StringVar(&o.File, "config", "", "base recipe (YAML), read again by each re-training")
+	f.StringArrayVar(&o.Set, "set", nil, "key=value over the recipe; repeatable")
 	f.StringArrayVar(&o.data, "data", nil, "problems: a JSONL file, a folder, a glob or store:PREFIX; repeatable")
 	f.StringArrayVar(&o.spec.Retrain.Stages, "stage", nil, "stage of the recipe that takes the data; repeatable; default is all")
 	f.StringArrayVar(&o.spec.Retrain.Gate, "gate", nil, "rule that a policy has to pass, such as accuracy>=+0.01 (against the last good policy), accuracy>=-0.02, STAGE/accuracy>=0.5, tool_error_rate<=0.1; repeatable; default "+rules.DefaultRule)
@@ -78,7 +75,7 @@ func scheduleCreateCommand(p *config.Process) *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print the schedule as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.spec.Retrain.ID = args[0]
-		c, store, err := connect(cmd.Context(), p, o.check)
+		c, store, err := runs.Connect(cmd.Context(), p, o.check)
 		if err != nil {
 			return err
 		}
@@ -111,12 +108,12 @@ func scheduleCreateCommand(p *config.Process) *cobra.Command {
 // check completes the order and reports everything that is wrong with it.
 func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 	var bad []error
-	if o.config == "" {
+	if o.File == "" {
 		bad = append(bad, errors.New("--config is missing: name the YAML file of the recipe"))
 	}
 	in := &o.spec.Retrain
 	var err error
-	in.Set, err = o.overrides()
+	in.Set, err = o.Overrides()
 	bad = append(bad, err, o.spec.Validate(), cron.CheckAll(o.spec.Cron))
 	for _, pattern := range o.data {
 		if _, stored := config.StoreKey(pattern); !stored {
@@ -126,12 +123,12 @@ func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 		}
 		in.Data = append(in.Data, pattern)
 	}
-	file, err := filepath.Abs(o.config)
+	file, err := filepath.Abs(o.File)
 	bad = append(bad, err)
 	if in.Config, err = json.Marshal(file); err != nil {
 		return err
 	}
-	if o.config != "" {
+	if o.File != "" {
 		// Data that comes later is what --paused is for.
 		bad = append(bad, retrain.Check(ctx, store, *in, !o.spec.Paused))
 	}
@@ -149,7 +146,7 @@ func scheduleAction(p *config.Process, name, short string, act func(context.Cont
 		cmd.Flags().StringVar(&note, "note", "", "shown in the web UI and by temper schedule show")
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := connect(cmd.Context(), p, nil)
+		c, _, err := runs.Connect(cmd.Context(), p, nil)
 		if err != nil {
 			return err
 		}
@@ -175,7 +172,7 @@ func scheduleAction(p *config.Process, name, short string, act func(context.Cont
 func unknownSchedule(err error, id string) error {
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
-		return cli.Usagef("no schedule %q of re-trainings on this Temporal server (temper schedule list shows them)", id)
+		return cli.Usagef("no schedule %q of re-trainings on this Temporal server (temper schedule show lists them)", id)
 	}
 	return err
 }
@@ -188,58 +185,34 @@ func scheduleUI(p *config.Process, id string) string {
 	return fmt.Sprintf("http://%s/namespaces/%s/schedules/%s", p.UIAddress, p.Namespace, id)
 }
 
-func scheduleListCommand(p *config.Process) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{Use: "list", Short: "List the schedules of re-trainings", Args: cobra.NoArgs}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the schedules as JSON")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, store, err := connect(cmd.Context(), p, nil)
+func scheduleShowCommand(p *config.Process) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show [ID]", Short: "List the schedules of re-trainings, or show one: its argument, its last good policy and what its re-trainings did", Args: cobra.MaximumNArgs(1),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		c, store, err := runs.Connect(ctx, p, nil)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		found, err := workflows.Schedules(cmd.Context(), c)
-		if err != nil {
-			return err
-		}
-		views := []temporalclient.View{} // an empty list is no null
-		for _, s := range found {
-			v, err := temporalclient.Describe(cmd.Context(), store, s)
+		if len(args) == 0 {
+			views, err := temporalclient.All(ctx, c, store, temporalclient.Describe)
 			if err != nil {
 				return err
 			}
-			views = append(views, v)
+			return show(cmd, *asJSON, views, temporalclient.PrintTable)
 		}
-		if asJSON {
-			return cli.PrintJSON(cmd.OutOrStdout(), views)
-		}
-		return temporalclient.PrintTable(cmd.OutOrStdout(), views)
-	}
-	return cmd
-}
-
-func scheduleShowCommand(p *config.Process) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{Use: "show ID", Short: "Show a schedule: its argument, its last good policy and what its re-trainings did", Args: cobra.ExactArgs(1)}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the schedule as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, store, err := connect(cmd.Context(), p, nil)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		found, err := workflows.FindSchedule(cmd.Context(), c, args[0])
+		found, err := workflows.FindSchedule(ctx, c, args[0])
 		if err != nil {
 			return unknownSchedule(err, args[0])
 		}
-		v, err := temporalclient.DescribeWhole(cmd.Context(), store, found)
+		v, err := temporalclient.DescribeWhole(ctx, store, found)
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return cli.PrintJSON(cmd.OutOrStdout(), v)
-		}
-		if err := temporalclient.Print(cmd.OutOrStdout(), v); err != nil {
+		if err := show(cmd, *asJSON, v, temporalclient.Print); err != nil || *asJSON {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", scheduleUI(p, v.ID))

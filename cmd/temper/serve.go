@@ -1,28 +1,27 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/openai/chatclient"
+	"temper/internal/run/modeldir"
+	"temper/internal/runs"
 	"temper/sandbox/server"
-	"temper/trainer/hf"
 	"temper/workers"
 )
 
+// servedTurns bounds the turns of an answer whose tools the server runs.
+const servedTurns = 10
+
 func serveCommand(p *config.Process) *cobra.Command {
 	o := workers.ModelOptions{Slots: 64}
-	var asked servedModel
+	var asked modelFlags
 	var tools []string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Serve a model with the API of OpenAI's servers", Args: cobra.NoArgs,
@@ -30,14 +29,11 @@ func serveCommand(p *config.Process) *cobra.Command {
 streams and tools, /tokenize, /detokenize, /health and /metrics. Prints one line of JSON when it answers.
 
 The model is a directory in Hugging Face layout, or a run, of which it takes the newest checkpoint or
-what --policy, --step or --best choose.`,
+what --step or --policy-version chooses.`,
 	}
 	f := cmd.Flags()
 	cli.PythonFlag(f, p)
-	f.StringVar(&asked.model, "model", "", "directory in Hugging Face layout, or the id of a run")
-	f.Int64Var(&asked.run.policy, "policy", 0, "this published policy of the run")
-	f.StringVar(&asked.run.step, "step", "", "the checkpoint of this step of the run")
-	f.BoolVar(&asked.run.best, "best", false, "the checkpoint of the run with the highest reward of the step after it")
+	asked.add(f)
 	f.StringVar(&o.Name, "name", "", "what clients call the model; the name of the directory or the run by default")
 	f.StringVar(&o.Backend, "backend", "", "device that computes; the Go backend by default")
 	f.IntVar(&o.Slots, "slots", o.Slots, "answers that are sampled at a time")
@@ -45,10 +41,11 @@ what --policy, --step or --best choose.`,
 	f.StringSliceVar(&tools, "tools", nil, "built-in tools, such as python, that the server runs itself in the sandbox for chats that bring none")
 	serveFlags(cmd, &o.Server)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
 		if asked.model == "" {
 			return cli.Usagef("--model is missing: a directory or the id of a run")
 		}
-		if err := onlyOne(cmd, "step", "policy", "best"); err != nil {
+		if err := onlyOne(cmd, "step", "policy-version"); err != nil {
 			return err
 		}
 		if o.Slots < 1 || o.MaxContext < 0 {
@@ -57,12 +54,12 @@ what --policy, --step or --best choose.`,
 		if err := o.Server.Check(); err != nil {
 			return cli.Usage(err)
 		}
-		dir, remove, err := asked.directory(cmd.Context(), p, cmd.Flags().Changed("policy"))
+		model, err := modeldir.Open(ctx, asked.model, asked.source, runs.StoreOf(p))
 		if err != nil {
 			return err
 		}
-		defer remove()
-		o.Dir, o.Log = dir, sandboxLogger("serve", false)
+		defer model.Close()
+		o.Dir, o.Log = model.Dir, sandboxLogger("serve", false)
 		if o.Name == "" {
 			o.Name = filepath.Base(filepath.Clean(asked.model))
 		}
@@ -77,22 +74,19 @@ what --policy, --step or --best choose.`,
 			}
 			defer end()
 		}
-		return workers.Serve(o).Serve(cmd.Context(), workers.ServeOptions{Log: o.Log})
+		return workers.Serve(o).Serve(ctx, workers.ServeOptions{Log: o.Log})
 	}
 	return cmd
 }
 
-// servedTurns bounds the turns of an answer whose tools the server runs.
-const servedTurns = 10
-
-// serveTools lets the server run tools, in the sandbox that was named or one of its own.
+// serveTools lets the server run tools.
 func serveTools(cmd *cobra.Command, p *config.Process, names []string, o *workers.ModelOptions) (end func(), err error) {
-	executor, end, err := openSandbox(cmd.Context(), cmd, p, runtime.NumCPU())
+	executor, end, err := workers.OpenSandbox(cmd.Context(), p, cmd.Flags().Changed("sandbox"), 0)
 	if err != nil {
 		return nil, err
 	}
 	tools := func(name string) (*chatclient.Tools, error) {
-		return chatclient.NewTools(chatclient.ToolConfig{Names: names, Executor: executor, Name: name, MaxResponseChars: toolChars})
+		return chatclient.NewTools(chatclient.ToolConfig{Names: names, Executor: executor, Name: name, MaxResponseChars: workers.MaxToolChars})
 	}
 	if _, err := tools("check"); err != nil {
 		end()
@@ -104,8 +98,8 @@ func serveTools(cmd *cobra.Command, p *config.Process, names []string, o *worker
 	return end, nil
 }
 
-// serveFlags are those of the listener. The key comes from the environment: every user of a
-// machine sees the flags of a process.
+// serveFlags add the flags of the listener. The key comes from the environment: every user
+// of a machine sees the flags of a process.
 func serveFlags(cmd *cobra.Command, cfg *server.Config) {
 	cfg.Token = os.Getenv(workers.ServeKeyKey)
 	f := cmd.Flags()
@@ -113,41 +107,4 @@ func serveFlags(cmd *cobra.Command, cfg *server.Config) {
 	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file of the certificate to serve with TLS; read again when it changes")
 	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file of its private key")
 	f.BoolVar(&cfg.Insecure, "insecure", false, "serve other machines without a key ("+workers.ServeKeyKey+")")
-}
-
-// servedModel is what a person asks to be served.
-type servedModel struct {
-	model string
-	run   exporting
-}
-
-// directory returns a directory with the model. That of a run is made for the time of the
-// service, with all bits of the weights.
-func (s *servedModel) directory(ctx context.Context, p *config.Process, published bool) (dir string, remove func(), err error) {
-	if _, err := os.Stat(filepath.Join(s.model, hf.ConfigFile)); err == nil {
-		return s.model, func() {}, nil
-	} else if info, statErr := os.Stat(s.model); statErr == nil && info.IsDir() {
-		return "", nil, cli.Usagef("--model %s: no model: %w", s.model, errors.Unwrap(err))
-	} else if !errors.Is(statErr, fs.ErrNotExist) {
-		return "", nil, cli.Usagef("--model: %w", statErr)
-	}
-	store, err := openStore(ctx, p)
-	if err != nil {
-		return "", nil, err
-	}
-	tmp, err := os.MkdirTemp("", "temper-serve-")
-	if err != nil {
-		return "", nil, err
-	}
-	remove = func() { _ = os.RemoveAll(tmp) }
-	s.run.runID, s.run.dir = s.model, filepath.Join(tmp, "model")
-	dtype, err := dtypeNamed("f32")
-	if err == nil {
-		err = s.run.export(ctx, store, dtype, published, os.Stderr)
-	}
-	if err != nil {
-		remove()
-		return "", nil, fmt.Errorf("--model %s: %w", s.model, err)
-	}
-	return s.run.dir, remove, nil
 }

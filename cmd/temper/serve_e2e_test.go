@@ -22,7 +22,7 @@ import (
 // the stored trajectories.
 func checkServe(t *testing.T, p *place) {
 	t.Helper()
-	serve := p.launchWith([]string{"TEMPER_SERVE_KEY=a key for the test"}, "temper", "serve", "--home", p.home, "--model", "whole", "--policy", "2", "--name", "policy-2", "--listen", "127.0.0.1:0")
+	serve := p.launchWith([]string{"TEMPER_SERVE_KEY=a key for the test"}, "temper", "serve", "--home", p.home, "--model", "whole", "--policy-version", "2", "--name", "policy-2", "--listen", "127.0.0.1:0")
 	url := serve.await(`"url":"([^"]+)"`, time.Minute)[1]
 	client := openai.NewClient(option.WithBaseURL(url+"/v1"), option.WithAPIKey("a key for the test"))
 	models, err := client.Models.List(t.Context())

@@ -81,10 +81,10 @@ func evaluateAnywhere(t *testing.T, p *place, probe string) {
 			"--mode", "env", "--parallel", "2", "--tool", "python", "--out", filepath.Join(dir, out),
 		}, more...)
 	}
-	p.launch("temper", evaluation("engine", "--model", "figures", "--policy", policy)...).end(0, runTimeout)
+	p.launch("temper", evaluation("engine", "--model", "figures", "--policy-version", policy)...).end(0, runTimeout)
 	address := freeAddress(t)
 	serve := func() *running {
-		s := p.launch("temper", "serve", "--home", p.home, "--model", "figures", "--policy", policy, "--name", "m", "--listen", address)
+		s := p.launch("temper", "serve", "--home", p.home, "--model", "figures", "--policy-version", policy, "--name", "m", "--listen", address)
 		s.await(`"url":"([^"]+)"`, runTimeout)
 		return s
 	}
@@ -108,7 +108,7 @@ func evaluateAnywhere(t *testing.T, p *place, probe string) {
 	if d := cmp.Diff(sortedLines(t, filepath.Join(dir, "engine", "samples.jsonl")), sortedLines(t, samples)); d != "" {
 		t.Errorf("samples of the engine (-) and of a server that was killed (+):\n%s", d)
 	}
-	again := p.launch("temper", evaluation("engine", "--model", "figures", "--policy", policy, "--reverify", "--against", filepath.Join(dir, "server"))...)
+	again := p.launch("temper", evaluation("engine", "--model", "figures", "--policy-version", policy, "--reverify", "--against", filepath.Join(dir, "server"))...)
 	again.await(`36 samples judged again, 0 verdicts changed`, runTimeout)
 	again.end(0, runTimeout)
 	if text := again.text(); !strings.Contains(text, "| own | 6 | +0.00 (+0.00 to +0.00) | 0 | 0 | 1.0000 |") {

@@ -53,7 +53,7 @@ func TestSteeredRunKeepsItsBits(t *testing.T) {
 	p := newPlace(t)
 	up := p.start("up")
 	up.await("^submit a run with", time.Minute)
-	submit := []string{"run", "submit", "--config", ciConfig, "--set", "checkpoint.keep=20", "--set", "sft.steps=50"}
+	submit := []string{"run", "submit", ciConfig, "--set", "checkpoint.keep=20", "--set", "sft.steps=50"}
 	p.temper(0, append(submit, "--run-id", "calm", "--wait")...)
 
 	s := &steered{p, "held"}

@@ -143,8 +143,8 @@ func TestDryRunRefuses(t *testing.T) {
 		"an evaluation set in the training data": {[]string{file, "--set", "eval.sets[3].path=" + trained}, "problem a of eval.sets[3] (math500): nobody may train on what is evaluated"},
 		"a set that is not there":                {[]string{file, "--set", "eval.sets[1].path=" + dir + "/none.jsonl"}, "eval.sets[1].path: "},
 		"dialogues that are not there":           {[]string{file, "--set", "sft.data.path=" + dir + "/none.jsonl"}, "sft.data"},
-		"two files":                              {[]string{file, "--config", file}, "the configuration is named twice"},
-		"no file":                                {nil, "--config is missing"},
+		"two files":                              {[]string{file, file}, "accepts 1 arg"},
+		"no file":                                {nil, "accepts 1 arg"},
 		"a policy of nobody":                     {[]string{file, "--from", "nobody"}, `--from: run "nobody" has published no policy`},
 	} {
 		var out, errs strings.Builder

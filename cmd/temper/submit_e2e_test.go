@@ -28,7 +28,7 @@ func TestTwoSubmitsOfOneID(t *testing.T) {
 	codes, texts := make([]int, 2), make([]string, 2)
 	for i := range codes {
 		wg.Go(func() {
-			args := append([]string{"run", "submit", "--config", ciConfig, "--run-id", "twin"}, p.flags()...)
+			args := append([]string{"run", "submit", ciConfig, "--run-id", "twin"}, p.flags()...)
 			cmd := exec.Command(filepath.Join(bin, "temper"), args...)
 			cmd.Env = testbin.Environment()
 			out, _ := cmd.CombinedOutput() // the exit code is looked at
@@ -81,12 +81,12 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("temper %s says\n%s\nwant one line with %q", strings.Join(args, " "), out, want)
 		}
 	}
-	refused("model.path: "+filepath.Join(dir, "nowhere")+": no such file", "run", "submit", "--config", recipe, "--run-id", "bad")
-	refused("1 problem, want at least 2", "run", "submit", "--config", ciConfig, "--set", "stages[0].data.path="+one)
+	refused("model.path: "+filepath.Join(dir, "nowhere")+": no such file", "run", "submit", recipe, "--run-id", "bad")
+	refused("1 problem, want at least 2", "run", "submit", ciConfig, "--set", "stages[0].data.path="+one)
 	if out := p.temper(0, "run", "status", "bad"); !regexp.MustCompile(`(?m)^state +failed$`).MatchString(out) || strings.Count(out, "no such file") != 1 {
 		t.Errorf("status of a run that has failed:\n%s", out)
 	}
-	refused(`stages[0].data.env: is "maze"`, "run", "submit", "--config", ciConfig, "--set", "stages[0].data.env=maze")
+	refused(`stages[0].data.env: is "maze"`, "run", "submit", ciConfig, "--set", "stages[0].data.env=maze")
 
 	var started struct {
 		Opened   bool   `json:"opened"`
@@ -95,7 +95,7 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 	}
 	silent := *p
 	silent.ui = config.DefaultUI // as if nobody had said where it is
-	out := silent.temper(0, "run", "submit", "--config", ciConfig, "--run-id", "good", "--json")
+	out := silent.temper(0, "run", "submit", ciConfig, "--run-id", "good", "--json")
 	if err := json.Unmarshal([]byte(out), &started); err != nil || !started.Opened || started.NumSteps != ciSteps {
 		t.Errorf("%v: %+v, want an opened run of %d steps:\n%s", err, started, ciSteps, out)
 	}
@@ -104,7 +104,7 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 	}
 	p.start("run", "follow", "good").end(0, runTimeout)
 	refused("pause run good: the run is done", "run", "pause", "good")
-	refused("1 problem, want at least 2", "run", "fork", "good", "--last", "--set", "stages[2].until.steps=3", "--set", "stages[2].data.path="+one)
+	refused("1 problem, want at least 2", "run", "fork", "good", "--step", "last", "--set", "stages[2].until.steps=3", "--set", "stages[2].data.path="+one)
 	if out := p.temper(0, "run", "list"); !strings.Contains(out, "failed") {
 		t.Errorf("the fork that failed is not in the list:\n%s", out)
 	}

@@ -18,6 +18,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/proc"
 	"temper/internal/proc/buildinfo"
+	"temper/internal/runs"
 	"temper/internal/service"
 	"temper/internal/temporalclient"
 	"temper/ui"
@@ -27,8 +28,8 @@ import (
 
 // upOptions say what `temper up` starts and when it ends.
 type upOptions struct {
-	submission
-	exit, stay bool
+	runs.Submission
+	exit, exitSet bool
 	service.Options
 }
 
@@ -53,20 +54,20 @@ is not set, only what is started here knows the token.
 Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 		Args: cobra.NoArgs,
 	}
-	o.flags(cmd, "run")
+	submissionFlags(cmd, &o.Submission)
+	cmd.Flags().StringVar(&o.File, "run", "", "run configuration (YAML); relative paths in it count from its folder")
 	cli.PythonFlag(cmd.Flags(), p)
-	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended (default without a terminal)")
-	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
+	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended, or with --exit=false keep serving; by default it serves on if the output is a terminal")
 	cmd.Flags().BoolVar(&o.Embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
 	cmd.Flags().StringSliceVar(&o.Require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
 	cmd.Flags().StringVar(&o.UIHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
 	cmd.Flags().IntVar(&o.RolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
-	cmd.Flags().IntVar(&o.Trainers, "trainers", 1, "processes that train together, the trainer and its members (temper member); changes no bit of a run. On one machine they share its cores: it is for trying what several hosts do")
+	cmd.Flags().IntVar(&o.Trainers, "trainers", 1, "processes that train together, the trainer and its members (temper role host); changes no bit of a run. On one machine they share its cores: it is for trying what several hosts do")
 	cmd.Flags().StringVar(&o.Backend, "backend", "", "backend of the trainer, such as xla:cuda; default go. Processes of --rollout-workers sample on go")
 	cmd.Flags().StringVar(&o.Mesh, "mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
 	cmd.Flags().StringVar(&o.Dashboard, "dashboard", "127.0.0.1:0", "host:port of the dashboard; port 0 takes a free one; off = none")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o.seeded, o.local = cmd.Flags().Changed("seed"), true
+		o.Seeded, o.Local = cmd.Flags().Changed("seed"), true
 		if !o.Embedded {
 			o.Embedded = os.Getenv("TEMPORAL_ADDRESS") == ""
 		}
@@ -83,7 +84,7 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions, say func(stri
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	if err := errors.Join(checkUpStore(ctx, p, o), o.Check(ctx, p, say), checkTrainerBackend(o.Backend, o.Mesh)); err != nil {
+	if err := errors.Join(checkUpStore(ctx, p, o), o.Options.Check(ctx, p, say), checkTrainerBackend(o.Backend, o.Mesh)); err != nil {
 		return cli.Usage(err)
 	}
 	if err := ensureBackend(ctx, o.Backend, o.Mesh); err != nil {
@@ -96,15 +97,15 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions, say func(stri
 // before it is started can only be asked afterwards.
 func checkUpStore(ctx context.Context, p *config.Process, o *upOptions) error {
 	if !service.ServesStore(p) {
-		store, err := openStore(ctx, p)
+		store, err := workers.OpenStore(ctx, p)
 		if err != nil {
 			return err
 		}
 		return o.checkStore(ctx, store)
 	}
 	err := service.FindStoreServer()
-	if o.config != "" {
-		_, loadErr := o.load()
+	if o.File != "" {
+		_, loadErr := o.Load()
 		err = errors.Join(err, loadErr)
 	}
 	return err
@@ -113,17 +114,15 @@ func checkUpStore(ctx context.Context, p *config.Process, o *upOptions) error {
 // checkStore finds out that a store cannot be used, or has no place for the run,
 // before anything relies on it.
 func (o *upOptions) checkStore(ctx context.Context, store blob.Store) error {
-	if err := workers.ProbeStore(ctx, store); err != nil || o.config == "" {
+	if err := workers.ProbeStore(ctx, store); err != nil || o.File == "" {
 		return err
 	}
-	return o.submission.check(ctx, store)
+	return o.Submission.Check(ctx, store)
 }
 
 // checkFlags finds flags that do not go together.
 func (o *upOptions) checkFlags(cmd *cobra.Command) error {
-	if o.exit && o.stay {
-		return cli.Usagef("--exit and --stay exclude each other")
-	}
+	o.exitSet = cmd.Flags().Changed("exit")
 	if o.RolloutWorkers < 0 || o.RolloutWorkers > maxRolloutWorkers {
 		return cli.Usagef("--rollout-workers: is %d, want 0 to %d", o.RolloutWorkers, maxRolloutWorkers)
 	}
@@ -138,7 +137,7 @@ func (o *upOptions) checkFlags(cmd *cobra.Command) error {
 	} else if err := ui.CheckListen(o.Dashboard, false); err != nil {
 		return cli.Usagef("--dashboard: %w", err)
 	}
-	if o.config != "" {
+	if o.File != "" {
 		return nil
 	}
 	for _, flag := range []string{"run-id", "seed", "set", "exit"} {
@@ -202,7 +201,7 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 
 // serve runs the run of --run, if any, and then stays until ctx is done.
 func serve(ctx context.Context, p *config.Process, o *upOptions, s *cli.Screen, log *slog.Logger) error {
-	c, store, err := connectAs(ctx, p, log)
+	c, store, err := runs.ConnectAs(ctx, p, log)
 	if err != nil && ctx.Err() != nil { // stopped as soon as it was up
 		return o.stoppedEarly()
 	}
@@ -221,33 +220,33 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *cli.Screen, 
 		}
 	}
 	nameOpenRuns(ctx, c, s, log)
-	if o.config == "" {
+	if o.File == "" {
 		defer showRuns(ctx, c, s, "")()
-		s.Line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
+		s.Line("submit a run with: temper run submit configs/demo.yaml --wait      (Ctrl-C stops)")
 		<-ctx.Done()
 		return nil
 	}
-	if err := submit(ctx, c, &o.submission); err != nil {
+	if err := runs.Submit(ctx, c, &o.Submission); err != nil {
 		return err
 	}
-	o.writeNote(s)
-	if _, err := awaitStart(ctx, c, o.runID, s); err != nil {
+	o.WriteNote(s)
+	if _, err := runs.AwaitStart(ctx, c, o.RunID, s); err != nil {
 		return err
 	}
-	page := webUI(p, workflows.RunWorkflowID(o.runID))
-	s.Line("run " + o.runID + " started: " + page)
-	defer showRuns(ctx, c, s, o.runID)()
-	if err := follow(ctx, c, store, o.runID, s); err != nil {
+	page := runs.Page(p, workflows.RunWorkflowID(o.RunID))
+	s.Line("run " + o.RunID + " started: " + page)
+	defer showRuns(ctx, c, s, o.RunID)()
+	if err := runs.Follow(ctx, c, store, o.RunID, s); err != nil {
 		if errors.Is(err, cli.ErrInterrupted) {
-			return fmt.Errorf("%w: run %s goes on when temper up is started again", cli.ErrInterrupted, o.runID)
+			return fmt.Errorf("%w: run %s goes on when temper up is started again", cli.ErrInterrupted, o.RunID)
 		}
 		return err
 	}
-	if err := finish(ctx, store, page, o.runID, s); err != nil {
+	if err := runs.Finish(ctx, store, page, o.RunID, s); err != nil {
 		return err
 	}
-	if o.stay || (!o.exit && s.Live()) {
-		s.SetStatus("run " + o.runID + " is done  serving until Ctrl-C")
+	if o.exitSet && !o.exit || !o.exitSet && s.Live() {
+		s.SetStatus("run " + o.RunID + " is done  serving until Ctrl-C")
 		<-ctx.Done()
 	}
 	return nil
@@ -256,7 +255,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *cli.Screen, 
 // stoppedEarly is how a service ends that was told to stop before it had begun its run:
 // well, where it has none.
 func (o *upOptions) stoppedEarly() error {
-	if o.config == "" {
+	if o.File == "" {
 		return nil
 	}
 	return fmt.Errorf("%w before the run was started", cli.ErrInterrupted)

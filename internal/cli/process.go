@@ -64,3 +64,14 @@ func PrintJSON(out io.Writer, v any) error {
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
+
+// PrintLines prints each value as a line of JSON.
+func PrintLines[T any](out io.Writer, values []T) error {
+	enc := json.NewEncoder(out)
+	for _, v := range values {
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

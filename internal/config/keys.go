@@ -218,8 +218,14 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
-// known ends the error about an unknown key of a section.
+// known ends the error about an unknown key of a section. A key that had another name names it in the tag was, and an
+// error about the old name says the new one.
 func known(wrong string, section reflect.Type) string {
+	for i := range section.NumField() {
+		if f := section.Field(i); wrong != "" && f.Tag.Get("was") == wrong {
+			return ": it is called " + keyOf(f) + " now"
+		}
+	}
 	keys := keysOf(section)
 	text := " (known here: " + strings.Join(keys, ", ") + ")"
 	if meant := Closest(wrong, keys); meant != "" {

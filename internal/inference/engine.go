@@ -42,7 +42,7 @@ type Request struct {
 	// Version the caller insists on; -1 accepts any.
 	Version int64
 	// Sampler removes unlikely tokens before the draw; nil for none, which is the only
-	// value in training. With a sampler the log-probabilities are those of the truncated
+	// value in training. With a sampler the log-probabilities describe the truncated
 	// distribution, and a loss that compares them with the trainer's own would need to
 	// know which tokens were left at every position. No loss here takes such a mask.
 	Sampler *Sampler
@@ -160,7 +160,7 @@ type Status struct {
 }
 
 // Reporter is an Engine that reports its Status. It is cheap enough to be asked every
-// second. Errors: those of the way to an engine in another process.
+// second. Errors: only of the connection to an engine in another process.
 type Reporter interface {
 	Engine
 	Status(ctx context.Context) (Status, error)
@@ -187,7 +187,7 @@ type Prefetcher interface {
 
 // Trajectory is what an engine may know of a rollout before its first turn.
 type Trajectory struct {
-	// Session is that of the rollout's requests. Each of them is a turn; Release ends the
+	// Session is the session of the rollout's requests. Each request is a turn; Release ends the
 	// trajectory.
 	Session      string
 	Run, Problem string
@@ -201,7 +201,7 @@ type Trajectory struct {
 type Planner interface {
 	Engine
 	// Begin announces trajectories whose first requests follow soon, all or none. Each of
-	// them ends with Release. A session that nobody announced is served as well.
+	// them ends with Release. A session that was not announced is served as well.
 	// Errors: ErrTooLarge for one that no engine could ever hold.
 	Begin(ctx context.Context, trajectories []Trajectory) error
 }

@@ -19,16 +19,16 @@ const (
 	Stop Do = "stop"
 	// Shrink takes from a run the engines that it has beyond its need. Answer: Shrunk.
 	Shrink Do = "shrink"
-	// Grant tells a run that all its members run.
+	// Grant tells a run that all its instances run.
 	Grant Do = "grant"
 	// Yield asks a run to make room: at its next safe point, after a save.
 	Yield Do = "yield"
 	// Tell tells a run what it waits for.
 	Tell Do = "tell"
-	// Ask asks a run that is on the cluster, and that nobody knows, who it is.
+	// Ask asks a run that has instances on the cluster and no tenant for its request.
 	Ask Do = "ask"
-	// CloseNode keeps new members away from a node, EmptyNode ends what is left there,
-	// OpenNode lets members on it again. Answer: Moved.
+	// CloseNode keeps new instances away from a node, EmptyNode ends what is left there,
+	// OpenNode lets instances on it again. Answer: Moved.
 	CloseNode Do = "close-node"
 	EmptyNode Do = "empty-node"
 	OpenNode  Do = "open-node"
@@ -43,7 +43,7 @@ type Decision struct {
 	Node   string `json:"node,omitempty"`
 	// Why is for people.
 	Why string `json:"why,omitempty"`
-	// Now interrupts what is in flight; Lost says that there is nobody left who could save.
+	// Now interrupts what is in flight; Lost says that no instance is left that could save.
 	Now  bool `json:"now,omitempty"`
 	Lost bool `json:"lost,omitempty"`
 	// Jobs are those to be started, or the one to be shrunk.
@@ -53,39 +53,43 @@ type Decision struct {
 // toldGranted is what a run was told that works.
 const toldGranted = "granted"
 
-// Decide says what is to be done now, in this order. What it returns besides Grant,
-// Yield, Tell and Ask is to be answered by the caller, and is not decided again meanwhile
-// if the caller waits for that.
-func (f *Floor) Decide(now time.Time) []Decision {
-	d := decider{view{f}}
+// Decide says what is to be done now, in this order. The caller answers every decision
+// besides Grant, Yield, Tell and Ask; one is not decided again meanwhile if the caller waits for its answer.
+func (a *Admission) Decide(now time.Time) []Decision {
+	c := chooser{a: a, seen: a.snapshot(), policy: a.Policy.withDefaults(), now: now}
 	var out []Decision
-	out = append(out, d.moveNodes()...)
-	d.yieldFromDrains(now)
-	d.takeFromTheSilent(now)
-	out = append(out, d.stopLeaving()...)
-	out = append(out, d.admit(now)...)
-	out = append(out, d.tell(now)...)
+	out = append(out, c.moveNodes()...)
+	c.yieldDrained()
+	c.evictUnresponsive()
+	out = append(out, c.stopLeaving()...)
+	out = append(out, c.admit()...)
+	out = append(out, c.notify()...)
 	return out
 }
 
-// decider chooses what is to be done.
-type decider struct{ view }
+// chooser chooses what is to be done at one time.
+type chooser struct {
+	a      *Admission
+	seen   snapshot
+	policy Policy
+	now    time.Time
+}
 
 // NeedsLook reports whether a decision waits for a newer look at the cluster.
-func (f *Floor) NeedsLook() bool {
-	return f.Stale || slices.ContainsFunc(f.Tenants, func(t Tenant) bool {
+func (a *Admission) NeedsLook() bool {
+	return a.Stale || slices.ContainsFunc(a.Tenants, func(t Tenant) bool {
 		return t.Phase == Starting || t.Phase == Leaving || !t.Short.IsZero()
 	})
 }
 
-func (f decider) moveNodes() (out []Decision) {
-	for _, d := range f.Drains {
+func (c chooser) moveNodes() (out []Decision) {
+	for _, d := range c.a.Drains {
 		switch {
 		case d.Over:
 			out = append(out, Decision{Do: OpenNode, Node: d.Node, Why: "the drain is over"})
 		case !d.Closed:
 			out = append(out, Decision{Do: CloseNode, Node: d.Node, Why: drainWhy(d)})
-		case !d.Empty && !f.Stale && len(f.tenantsOn(d.Node)) == 0:
+		case !d.Empty && !c.a.Stale && len(c.tenantsOn(d.Node)) == 0:
 			out = append(out, Decision{Do: EmptyNode, Node: d.Node, Why: drainWhy(d)})
 		}
 	}
@@ -103,14 +107,14 @@ func drainWhy(d Drain) string {
 	return why
 }
 
-// tenantsOn are the runs with living members on a node.
-func (f view) tenantsOn(node string) (runs []string) {
-	for _, n := range f.Nodes {
+// tenantsOn returns the runs with living instances on a node.
+func (c chooser) tenantsOn(node string) (runs []string) {
+	for _, n := range c.seen.nodes {
 		if n.ID != node || n.State == NodeDown {
 			continue
 		}
-		for _, t := range f.Tenants {
-			if slices.ContainsFunc(n.Members, func(m Member) bool { return m.State != MemberEnded && of(t.Run)(m) }) {
+		for _, t := range c.a.Tenants {
+			if slices.ContainsFunc(n.Instances, func(m Instance) bool { return m.State != InstanceEnded && of(t.Run)(m) }) {
 				runs = append(runs, t.Run)
 			}
 		}
@@ -118,31 +122,31 @@ func (f view) tenantsOn(node string) (runs []string) {
 	return runs
 }
 
-func (f decider) yieldFromDrains(now time.Time) {
-	for _, d := range f.Drains {
+func (c chooser) yieldDrained() {
+	for _, d := range c.a.Drains {
 		if d.Over {
 			continue
 		}
-		for _, run := range f.tenantsOn(d.Node) {
-			if t := f.find(run); t.Phase == Holding && t.Told == toldGranted {
-				t.enter(now, Yielding, fmt.Sprintf("node %s is emptied, %s", d.Node, drainWhy(d)))
+		for _, run := range c.tenantsOn(d.Node) {
+			if t := c.a.find(run); t.Phase == Holding && t.Told == toldGranted {
+				t.enter(c.now, Yielding, fmt.Sprintf("node %s is emptied, %s", d.Node, drainWhy(d)))
 			}
 		}
 	}
 }
 
-// takeFromTheSilent takes the room of runs that were urged to make room and do not answer.
-func (f decider) takeFromTheSilent(now time.Time) {
-	for i := range f.Tenants {
-		if t := &f.Tenants[i]; t.Phase == Yielding && now.Sub(t.Since) >= 2*f.Policy.withDefaults().YieldPatience {
-			t.enter(now, Leaving, "")
+// evictUnresponsive takes the room of runs that were urged to make room and do not answer.
+func (c chooser) evictUnresponsive() {
+	for i := range c.a.Tenants {
+		if t := &c.a.Tenants[i]; t.Phase == Yielding && c.now.Sub(t.Since) >= 2*c.policy.YieldPatience {
+			t.enter(c.now, Leaving, "")
 		}
 	}
 }
 
 // stopLeaving stops the jobs of runs that have left.
-func (f decider) stopLeaving() (out []Decision) {
-	for _, t := range f.Tenants {
+func (c chooser) stopLeaving() (out []Decision) {
+	for _, t := range c.a.Tenants {
 		if t.Phase == Leaving && !t.Done {
 			out = append(out, Decision{Do: Stop, Run: t.Run, Holder: t.Holder, Epoch: t.Epoch})
 		}
@@ -151,38 +155,38 @@ func (f decider) stopLeaving() (out []Decision) {
 }
 
 // admit starts the first run of the queue that fits, or has others make room for it.
-func (f decider) admit(now time.Time) (out []Decision) {
-	ready := !f.Stale && len(f.Nodes) > 0 && !slices.ContainsFunc(f.Tenants, func(t Tenant) bool { return t.Phase == Starting })
+func (c chooser) admit() (out []Decision) {
+	ready := !c.a.Stale && len(c.seen.nodes) > 0 && !slices.ContainsFunc(c.a.Tenants, func(t Tenant) bool { return t.Phase == Starting })
 	head := ""
-	for _, q := range f.Queue(now) {
-		t := f.find(q.Run)
-		if head != "" && !f.Policy.Backfill {
+	for _, q := range c.a.Queue(c.now) {
+		t := c.a.find(q.Run)
+		if head != "" && !c.policy.Backfill {
 			t.Why = fmt.Sprintf("run %s is before it", head)
 			continue
 		}
-		if len(f.Nodes) == 0 {
+		if len(c.seen.nodes) == 0 {
 			t.Why = "the cluster has not been looked at yet"
 			continue
 		}
 		jobs := t.Need.Jobs(t.Run, t.Epoch+1, t.Priority)
-		if most := try(jobs, f.plots(everybody)); !most.whole() {
+		if most := pack(jobs, c.seen.candidates(all)); !most.whole() {
 			t.Why = "the cluster is too small for it now: " + most.String()
-			continue // it holds up nobody
+			continue // it holds up no other run
 		}
-		if now.Before(t.NotBefore) {
-			continue // the scheduler knows better, and so it holds up nobody
+		if c.now.Before(t.NotBefore) {
+			continue // the scheduler knows better, and so it holds up no other run
 		}
-		switch free := try(jobs, f.plots(nobody)); {
+		switch free := pack(jobs, c.seen.candidates(none)); {
 		case free.whole() && ready:
-			t.enter(now, Starting, "its members start")
+			t.enter(c.now, Starting, "its instances start")
 			t.Epoch++
-			t.Rank = f.urgency(now, &q)
+			t.Rank = c.a.urgency(c.now, &q)
 			out = append(out, Decision{Do: Start, Run: t.Run, Holder: t.Holder, Epoch: t.Epoch, Jobs: jobs})
 			ready = false
 		case free.whole():
 			t.Why = "another run is being started or stopped"
 		case head == "":
-			out = append(out, f.makeRoom(now, t, jobs, free)...)
+			out = append(out, c.makeRoom(t, jobs, free)...)
 		default:
 			t.Why = fmt.Sprintf("run %s is before it, and %s", head, free)
 		}
@@ -193,29 +197,29 @@ func (f decider) admit(now time.Time) (out []Decision) {
 	return out
 }
 
-// makeRoom has runs that count less make room for t, if that is enough.
-func (f decider) makeRoom(now time.Time, t *Tenant, jobs []Job, free fit) []Decision {
+// makeRoom makes runs that count less give up their room for t, if that is enough.
+func (c chooser) makeRoom(t *Tenant, jobs []Job, free packing) []Decision {
 	var going []string
-	for _, other := range f.Tenants {
+	for _, other := range c.a.Tenants {
 		if other.Phase == Yielding || other.Phase == Leaving {
 			going = append(going, other.Run)
 		}
 	}
 	t.Why = free.String()
-	if grown := f.shrinkGrown(); len(grown) > 0 {
+	if grown := c.shrinkGrown(); len(grown) > 0 {
 		t.Why += "; other runs have more engines than they need, which make room"
 		return grown
 	}
-	if try(jobs, f.plots(of(going...))).whole() {
+	if pack(jobs, c.seen.candidates(of(going...))).whole() {
 		t.Why += "; waits for " + strings.Join(going, ", ") + " to make room"
 		return nil
 	}
-	if f.Policy.NoPreemption {
+	if c.policy.NoPreemption {
 		return nil
 	}
-	victims := f.victims(now, t, jobs, going)
+	victims := c.victims(t, jobs, going)
 	for _, run := range victims {
-		f.find(run).enter(now, Yielding, fmt.Sprintf("run %s (priority %d) needs the room", t.Run, t.Priority))
+		c.a.find(run).enter(c.now, Yielding, fmt.Sprintf("run %s (priority %d) needs the room", t.Run, t.Priority))
 	}
 	if len(victims) > 0 {
 		t.Why += "; " + strings.Join(victims, ", ") + " makes room"
@@ -224,16 +228,16 @@ func (f decider) makeRoom(now time.Time, t *Tenant, jobs []Job, free fit) []Deci
 }
 
 // shrinkGrown takes the engines back that runs have beyond their need.
-func (f decider) shrinkGrown() (out []Decision) {
-	if f.Stale {
+func (c chooser) shrinkGrown() (out []Decision) {
+	if c.a.Stale {
 		return nil // it may have been done
 	}
-	for _, t := range f.Tenants {
+	for _, t := range c.a.Tenants {
 		if t.Phase != Holding || t.Need.Engine == nil {
 			continue
 		}
 		for _, j := range t.Need.Jobs(t.Run, t.Epoch, t.Priority) {
-			if j.Role == RoleEngine && f.numOnRecord(j) > j.Members {
+			if j.Role == RoleEngine && c.seen.numRunning(j) > j.Instances {
 				out = append(out, Decision{Do: Shrink, Run: t.Run, Epoch: t.Epoch, Jobs: []Job{j}, Why: "another run waits for room"})
 			}
 		}
@@ -243,18 +247,20 @@ func (f decider) shrinkGrown() (out []Decision) {
 
 // victims are the runs that make room for t: those that count least, and of these the
 // last that came; none where that would not be enough.
-func (f decider) victims(now time.Time, t *Tenant, jobs []Job, going []string) []string {
+func (c chooser) victims(t *Tenant, jobs []Job, going []string) []string {
 	var may []Tenant
-	for _, other := range f.Tenants {
-		if other.Phase == Holding && other.Told == toldGranted && f.rank(now, &other) > t.Priority {
+	for _, other := range c.a.Tenants {
+		if other.Phase == Holding && other.Told == toldGranted && c.rank(&other) > t.Priority {
 			may = append(may, other)
 		}
 	}
 	slices.SortStableFunc(may, func(a, b Tenant) int {
-		return cmp.Or(-cmp.Compare(f.rank(now, &a), f.rank(now, &b)), -a.Since.Compare(b.Since), cmp.Compare(a.Run, b.Run))
+		return cmp.Or(-cmp.Compare(c.rank(&a), c.rank(&b)), -a.Since.Compare(b.Since), cmp.Compare(a.Run, b.Run))
 	})
 	var chosen []string
-	enough := func(runs []string) bool { return try(jobs, f.plots(of(slices.Concat(going, runs)...))).whole() }
+	enough := func(runs []string) bool {
+		return pack(jobs, c.seen.candidates(of(slices.Concat(going, runs)...))).whole()
+	}
 	for _, v := range may {
 		if enough(chosen) {
 			break
@@ -264,7 +270,7 @@ func (f decider) victims(now time.Time, t *Tenant, jobs []Job, going []string) [
 	if !enough(chosen) {
 		return nil
 	}
-	for i := 0; i < len(chosen); { // whoever is not needed after all stays
+	for i := 0; i < len(chosen); { // a run that is not needed after all stays
 		if rest := slices.Delete(slices.Clone(chosen), i, i+1); enough(rest) {
 			chosen = rest
 			continue
@@ -274,27 +280,27 @@ func (f decider) victims(now time.Time, t *Tenant, jobs []Job, going []string) [
 	return chosen
 }
 
-// rank is what a holding run counts for: what it was admitted with, for a while, and its
-// priority after that.
-func (f decider) rank(now time.Time, t *Tenant) int {
-	if now.Sub(t.Since) < f.Policy.withDefaults().Tenure {
+// rank returns what a holding run counts for: for a while the rank with which it was admitted, then its
+// priority.
+func (c chooser) rank(t *Tenant) int {
+	if c.now.Sub(t.Since) < c.policy.Tenure {
 		return min(t.Rank, t.Priority)
 	}
 	return t.Priority
 }
 
-// tell lists what the runs do not know yet.
-func (f decider) tell(now time.Time) (out []Decision) {
-	patience := f.Policy.withDefaults().YieldPatience
-	for i := range f.Tenants {
-		t := &f.Tenants[i]
+// notify lists what the runs do not know yet.
+func (c chooser) notify() (out []Decision) {
+	patience := c.policy.YieldPatience
+	for i := range c.a.Tenants {
+		t := &c.a.Tenants[i]
 		d := Decision{Do: Tell, Run: t.Run, Holder: t.Holder, Epoch: t.Epoch, Why: t.Why}
 		told := string(t.Phase) + ": " + t.Why
 		switch t.Phase {
 		case Holding:
 			d.Do, told = Grant, toldGranted
 		case Yielding:
-			t.Urged = t.Urged || t.Lost || now.Sub(t.Since) >= patience
+			t.Urged = t.Urged || t.Lost || c.now.Sub(t.Since) >= patience
 			d.Do, d.Now, d.Lost = Yield, t.Urged, t.Lost
 			if t.Urged {
 				told = "now: " + t.Why
@@ -308,25 +314,25 @@ func (f decider) tell(now time.Time) (out []Decision) {
 			out = append(out, d)
 		}
 	}
-	return append(out, f.askStrangers(now)...)
+	return append(out, c.askOrphans()...)
 }
 
-// askStrangers asks the runs that are on the cluster and that nobody knows, now and then.
-func (f decider) askStrangers(now time.Time) (out []Decision) {
-	for _, n := range f.Nodes {
-		for _, m := range n.Members {
+// askOrphans asks runs that have instances and no tenant for their requests, now and then.
+func (c chooser) askOrphans() (out []Decision) {
+	for _, n := range c.seen.nodes {
+		for _, m := range n.Instances {
 			_, run, ok := strings.Cut(m.Job, "-")
-			if !ok || !m.OnRecord() || f.find(run) != nil {
+			if !ok || !m.Current() || c.a.find(run) != nil {
 				continue
 			}
-			i := slices.IndexFunc(f.Strangers, func(s Stranger) bool { return s.Run == run })
+			i := slices.IndexFunc(c.a.Orphans, func(s Orphan) bool { return s.Run == run })
 			if i < 0 {
-				f.Strangers = append(f.Strangers, Stranger{Run: run})
-				i = len(f.Strangers) - 1
+				c.a.Orphans = append(c.a.Orphans, Orphan{Run: run})
+				i = len(c.a.Orphans) - 1
 			}
-			if now.Sub(f.Strangers[i].Asked) >= askPause {
-				f.Strangers[i].Asked = now
-				out = append(out, Decision{Do: Ask, Run: run, Epoch: m.Epoch, Why: "it has members, and the cluster has forgotten it"})
+			if c.now.Sub(c.a.Orphans[i].Asked) >= askPause {
+				c.a.Orphans[i].Asked = c.now
+				out = append(out, Decision{Do: Ask, Run: run, Epoch: m.Epoch, Why: "it has instances, and the cluster has forgotten it"})
 			}
 		}
 	}
@@ -334,15 +340,15 @@ func (f decider) askStrangers(now time.Time) (out []Decision) {
 }
 
 // NextLook is when time alone would change a decision; zero for never.
-func (f *Floor) NextLook(now time.Time) time.Time {
-	p := f.Policy.withDefaults()
+func (a *Admission) NextLook(now time.Time) time.Time {
+	p := a.Policy.withDefaults()
 	var next time.Time
 	consider := func(at time.Time) {
 		if at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
-	for _, t := range f.Tenants {
+	for _, t := range a.Tenants {
 		switch {
 		case t.Phase == Starting:
 			consider(t.Since.Add(p.StartPatience))

@@ -10,20 +10,20 @@ import (
 var (
 	// ErrUnavailable says that the scheduler did not answer, so that the outcome is open.
 	ErrUnavailable = errors.New("the scheduler does not answer")
-	// ErrDenied says that the scheduler does not allow it to us.
+	// ErrDenied says that the scheduler does not allow the call.
 	ErrDenied = errors.New("the scheduler denies it")
 	// ErrUnsupported says that the scheduler lacks something which the call needs.
 	ErrUnsupported = errors.New("the scheduler does not support it")
-	// ErrNotExist says that the scheduler does not know the node, job or member.
+	// ErrNotExist says that the scheduler does not know the node, job or instance.
 	ErrNotExist = errors.New("the scheduler does not know it")
-	// ErrOutOfBounds says that a group may not have so many members.
+	// ErrOutOfBounds says that a group may not have so many instances.
 	ErrOutOfBounds = errors.New("out of the bounds of the group")
 )
 
 // ConflictError says that a job is not what the caller believes.
 type ConflictError struct {
 	Job string
-	// Have is the scheduler's version of the job, Epoch that of its admission.
+	// Have is the scheduler's version of the job, Epoch its admission.
 	Have  uint64
 	Epoch int
 	// Text says what differs.
@@ -32,17 +32,17 @@ type ConflictError struct {
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("job %s was changed by somebody else (index %d, epoch %d): %s", e.Job, e.Have, e.Epoch, e.Text)
+	return fmt.Sprintf("job %s was changed by others (index %d, epoch %d): %s", e.Job, e.Have, e.Epoch, e.Text)
 }
 
-// NoRoomError says that a job cannot be placed whole.
-type NoRoomError struct {
+// NoCapacityError says that a job cannot be placed whole.
+type NoCapacityError struct {
 	Job string
 	// Why holds one line for each reason, in the words of a person.
 	Why []string
 }
 
 // Error implements error.
-func (e *NoRoomError) Error() string {
+func (e *NoCapacityError) Error() string {
 	return fmt.Sprintf("no room for job %s: %s", e.Job, strings.Join(e.Why, "; "))
 }

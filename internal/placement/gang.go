@@ -15,27 +15,27 @@ type Phase string
 const (
 	// Waiting runs have no room.
 	Waiting Phase = "waiting"
-	// Starting runs have jobs whose members do not all run yet.
+	// Starting runs have jobs whose instances do not all run yet.
 	Starting Phase = "starting"
 	// Holding runs work.
 	Holding Phase = "holding"
 	// Yielding runs were asked to make room, and come to a safe point first.
 	Yielding Phase = "yielding"
-	// Leaving runs have given up their room, and their members end.
+	// Leaving runs have given up their room, and their instances end.
 	Leaving Phase = "leaving"
 )
 
 // Policy is what an operator may choose. Zero values are the defaults.
 type Policy struct {
-	// StartPatience is how long a gang may take until all members run; 0 is five minutes.
+	// StartPatience is how long a gang may take until all instances run; 0 is five minutes.
 	// One that takes longer is stopped and waits again.
 	StartPatience time.Duration `json:"start_patience_ns,omitempty"`
-	// LossGrace is how long a gang may lack members before it gives up its room, so that
+	// LossGrace is how long a gang may lack instances before it gives up its room, so that
 	// the scheduler can replace one; 0 is a minute.
 	LossGrace time.Duration `json:"loss_grace_ns,omitempty"`
 	// YieldPatience is how long a run may take to its safe point when it is to make room;
 	// after that its work in flight is interrupted, and after as long again, when the run does
-	// not answer at all, its room is taken. 0 is two hours.
+	// not answer, its room is taken. 0 is two hours.
 	YieldPatience time.Duration `json:"yield_patience_ns,omitempty"`
 	// AgeEvery is the time after which a waiting run counts as one priority more urgent; 0
 	// is a day. It keeps a stream of urgent runs from holding up the others for ever.
@@ -57,7 +57,7 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// askPause lies between two questions to a run that nobody knows.
+// askPause lies between two questions to an orphan.
 const askPause = time.Minute
 
 // noRoomPause is how long a run waits after the scheduler refused it, though there
@@ -72,9 +72,9 @@ type Request struct {
 	Need   Spec   `json:"need"`
 	// Priority is 1 (first) to 5; 0 is 3.
 	Priority int `json:"priority,omitempty"`
-	// Epoch is that of the run's last admission, 0 before the first.
+	// Epoch is the run's last admission, 0 before the first.
 	Epoch int `json:"epoch,omitempty"`
-	// Holds says that the run works under Epoch: whoever forgot it takes it over.
+	// Holds says that the run works under Epoch: an admission that does not know it takes it over.
 	Holds bool `json:"holds,omitempty"`
 }
 
@@ -84,19 +84,19 @@ type Tenant struct {
 	Phase Phase `json:"phase"`
 	// Asked is the time of its first request since it last gave up room by itself.
 	Asked time.Time `json:"asked"`
-	// Since is the time of the phase, Waits that since which it has not worked.
+	// Since is the time of the phase, Waits the time since which it has not worked.
 	Since time.Time `json:"since"`
 	Waits time.Time `json:"waits,omitzero"`
 	// Rank is the priority with which it was admitted, its age included.
 	Rank int `json:"rank,omitempty"`
 	// Why says in words what a waiting run waits for, and why one makes room.
 	Why string `json:"why,omitempty"`
-	// Short is since when members are missing; zero when none are.
+	// Short is since when instances are missing; zero when none are.
 	Short time.Time `json:"short,omitzero"`
 	// NotBefore holds up a run that the scheduler has refused.
 	NotBefore time.Time `json:"not_before,omitzero"`
 
-	// Lost says that the run makes room since members are lost, Urged that its work in
+	// Lost says that the run makes room since instances are lost, Urged that its work in
 	// flight is interrupted.
 	Lost  bool `json:"lost,omitempty"`
 	Urged bool `json:"urged,omitempty"`
@@ -114,7 +114,7 @@ type Drain struct {
 	Reason string    `json:"reason,omitempty"`
 	By     string    `json:"by,omitempty"`
 	Since  time.Time `json:"since"`
-	// Closed says that the node takes nobody new, Empty that no run is on it and what is
+	// Closed says that the node takes no new run, Empty that no run is on it and what is
 	// left is being told to end.
 	Closed bool `json:"closed,omitempty"`
 	Empty  bool `json:"empty,omitempty"`
@@ -122,9 +122,9 @@ type Drain struct {
 	Over bool `json:"over,omitempty"`
 }
 
-// Floor is everything that is known of the cluster and the runs on it. It is plain data,
-// so that it may be kept and gone on with.
-type Floor struct {
+// Admission is everything that is known of the cluster and the runs on it. It is plain data,
+// so that a later process can continue from it.
+type Admission struct {
 	Policy Policy `json:"policy"`
 	// Tenants are in the order of their run ids.
 	Tenants []Tenant `json:"tenants,omitempty"`
@@ -133,28 +133,28 @@ type Floor struct {
 	// since.
 	Nodes []Node `json:"nodes,omitempty"`
 	Stale bool   `json:"stale,omitempty"`
-	// Strangers are runs with members that were asked who they are.
-	Strangers []Stranger `json:"strangers,omitempty"`
+	// Orphans are runs with instances that have no tenant here.
+	Orphans []Orphan `json:"strangers,omitempty"`
 }
 
-// Stranger is a run with members that nobody knows, and when it was asked.
-type Stranger struct {
+// Orphan is a run with instances that the admission does not know, and when it was asked for its request.
+type Orphan struct {
 	Run   string    `json:"run"`
 	Asked time.Time `json:"asked"`
 }
 
 // find is the tenant of a run; nil where it is not known.
-func (f *Floor) find(run string) *Tenant {
-	i, ok := slices.BinarySearchFunc(f.Tenants, run, func(t Tenant, run string) int { return cmp.Compare(t.Run, run) })
+func (a *Admission) find(run string) *Tenant {
+	i, ok := slices.BinarySearchFunc(a.Tenants, run, func(t Tenant, run string) int { return cmp.Compare(t.Run, run) })
 	if !ok {
 		return nil
 	}
-	return &f.Tenants[i]
+	return &a.Tenants[i]
 }
 
 // Find is the tenant of a run.
-func (f *Floor) Find(run string) (Tenant, bool) {
-	if t := f.find(run); t != nil {
+func (a *Admission) Find(run string) (Tenant, bool) {
+	if t := a.find(run); t != nil {
 		return *t, true
 	}
 	return Tenant{}, false
@@ -171,13 +171,13 @@ func (t *Tenant) enter(now time.Time, phase Phase, why string) {
 }
 
 // Ask takes in a request. One that is repeated changes nothing, but is answered again.
-func (f *Floor) Ask(now time.Time, r Request) {
+func (a *Admission) Ask(now time.Time, r Request) {
 	if r.Priority == 0 {
 		r.Priority = defaultPriority
 	}
-	t := f.find(r.Run)
+	t := a.find(r.Run)
 	if t == nil {
-		t = f.insert(Tenant{Request: r, Phase: Waiting, Asked: now, Since: now, Waits: now, Rank: r.Priority})
+		t = a.insert(Tenant{Request: r, Phase: Waiting, Asked: now, Since: now, Waits: now, Rank: r.Priority})
 		if r.Holds { // of a cluster that has forgotten it
 			t.enter(now, Holding, "")
 			t.Told = toldGranted
@@ -201,10 +201,10 @@ func (f *Floor) Ask(now time.Time, r Request) {
 
 // Release takes back the room of a run whose admission has this epoch, or its request.
 // keep says that it will ask again and keeps its place in the queue.
-func (f *Floor) Release(now time.Time, run string, epoch int, keep bool) {
-	t := f.find(run)
-	if t == nil { // it was forgotten, and may have members nevertheless
-		t = f.insert(Tenant{Request: Request{Run: run, Epoch: epoch, Priority: defaultPriority}, Asked: now})
+func (a *Admission) Release(now time.Time, run string, epoch int, keep bool) {
+	t := a.find(run)
+	if t == nil { // it was forgotten, and may have instances nevertheless
+		t = a.insert(Tenant{Request: Request{Run: run, Epoch: epoch, Priority: defaultPriority}, Asked: now})
 		t.enter(now, Leaving, "")
 		return
 	}
@@ -215,7 +215,7 @@ func (f *Floor) Release(now time.Time, run string, epoch int, keep bool) {
 	case t.Phase == Leaving:
 		t.Again = t.Again && keep
 	case t.Phase == Waiting && t.Epoch == 0 || t.Phase == Waiting && !keep:
-		f.remove(run)
+		a.remove(run)
 	case t.Phase == Waiting:
 	default:
 		asked := t.Asked
@@ -226,30 +226,30 @@ func (f *Floor) Release(now time.Time, run string, epoch int, keep bool) {
 	}
 }
 
-// Ended takes note that the workflow of a run has ended without a release; epoch is that
-// of its members where nobody knows the run.
-func (f *Floor) Ended(now time.Time, run string, epoch int) {
-	if t := f.find(run); t != nil {
+// Ended notes that the workflow of a run has ended without a release; epoch is the epoch
+// of its instances where the run has no tenant.
+func (a *Admission) Ended(now time.Time, run string, epoch int) {
+	if t := a.find(run); t != nil {
 		epoch = t.Epoch
 	}
-	f.Release(now, run, epoch, false)
+	a.Release(now, run, epoch, false)
 }
 
-func (f *Floor) insert(t Tenant) *Tenant {
-	i, _ := slices.BinarySearchFunc(f.Tenants, t.Run, func(t Tenant, run string) int { return cmp.Compare(t.Run, run) })
-	f.Tenants = slices.Insert(f.Tenants, i, t)
-	f.Strangers = slices.DeleteFunc(f.Strangers, func(s Stranger) bool { return s.Run == t.Run })
-	return &f.Tenants[i]
+func (a *Admission) insert(t Tenant) *Tenant {
+	i, _ := slices.BinarySearchFunc(a.Tenants, t.Run, func(t Tenant, run string) int { return cmp.Compare(t.Run, run) })
+	a.Tenants = slices.Insert(a.Tenants, i, t)
+	a.Orphans = slices.DeleteFunc(a.Orphans, func(o Orphan) bool { return o.Run == t.Run })
+	return &a.Tenants[i]
 }
 
-func (f *Floor) remove(run string) {
-	f.Tenants = slices.DeleteFunc(f.Tenants, func(t Tenant) bool { return t.Run == run })
+func (a *Admission) remove(run string) {
+	a.Tenants = slices.DeleteFunc(a.Tenants, func(t Tenant) bool { return t.Run == run })
 }
 
 // Started takes in what came of a Start: "" or why there is no room after all.
-func (f *Floor) Started(now time.Time, run string, epoch int, refused string) {
-	f.Stale = true
-	t := f.find(run)
+func (a *Admission) Started(now time.Time, run string, epoch int, refused string) {
+	a.Stale = true
+	t := a.find(run)
 	if t == nil || t.Phase != Starting || t.Epoch != epoch {
 		return
 	}
@@ -261,77 +261,77 @@ func (f *Floor) Started(now time.Time, run string, epoch int, refused string) {
 }
 
 // Stopped takes in that the jobs of a run were told to end.
-func (f *Floor) Stopped(run string, epoch int) {
-	f.Stale = true
-	if t := f.find(run); t != nil && t.Epoch == epoch && t.Phase == Leaving {
+func (a *Admission) Stopped(run string, epoch int) {
+	a.Stale = true
+	if t := a.find(run); t != nil && t.Epoch == epoch && t.Phase == Leaving {
 		t.Done = true
 	}
 }
 
 // Shrunk takes in that engines were taken from a run.
-func (f *Floor) Shrunk() { f.Stale = true }
+func (a *Admission) Shrunk() { a.Stale = true }
 
 // DrainNode has the runs on a node leave it.
-func (f *Floor) DrainNode(now time.Time, node, reason, by string) {
-	for i := range f.Drains {
-		if f.Drains[i].Node == node {
-			f.Drains[i].Over = false
+func (a *Admission) DrainNode(now time.Time, node, reason, by string) {
+	for i := range a.Drains {
+		if a.Drains[i].Node == node {
+			a.Drains[i].Over = false
 			return
 		}
 	}
-	f.Drains = append(f.Drains, Drain{Node: node, Reason: reason, By: by, Since: now})
+	a.Drains = append(a.Drains, Drain{Node: node, Reason: reason, By: by, Since: now})
 }
 
 // UndrainNode lets runs on a node again.
-func (f *Floor) UndrainNode(node string) {
-	for i := range f.Drains {
-		if f.Drains[i].Node == node {
-			f.Drains[i].Over, f.Drains[i].Closed = true, false
+func (a *Admission) UndrainNode(node string) {
+	for i := range a.Drains {
+		if a.Drains[i].Node == node {
+			a.Drains[i].Over, a.Drains[i].Closed = true, false
 			return
 		}
 	}
-	f.Drains = append(f.Drains, Drain{Node: node, Over: true})
+	a.Drains = append(a.Drains, Drain{Node: node, Over: true})
 }
 
 // Moved takes in that a node was closed, told to end what is left on it, or opened.
-func (f *Floor) Moved(d Decision) {
-	f.Stale = true
-	for i := range f.Drains {
-		if f.Drains[i].Node != d.Node {
+func (a *Admission) Moved(d Decision) {
+	a.Stale = true
+	for i := range a.Drains {
+		if a.Drains[i].Node != d.Node {
 			continue
 		}
 		switch d.Do {
 		case CloseNode:
-			f.Drains[i].Closed = true
+			a.Drains[i].Closed = true
 		case EmptyNode:
-			f.Drains[i].Empty = true
+			a.Drains[i].Empty = true
 		case OpenNode:
-			f.Drains = slices.Delete(f.Drains, i, i+1)
+			a.Drains = slices.Delete(a.Drains, i, i+1)
 		case Start, Stop, Shrink, Grant, Yield, Tell, Ask:
 		}
 		return
 	}
 }
 
-// defaultPriority is that of a run that names none.
+// defaultPriority is the priority of a run that names none.
 const defaultPriority = 3
 
 // urgency is the priority of a waiting run, its age included: 1 is first.
-func (f *Floor) urgency(now time.Time, t *Tenant) int {
-	age := int(now.Sub(t.Waits) / f.Policy.withDefaults().AgeEvery)
+func (a *Admission) urgency(now time.Time, t *Tenant) int {
+	age := int(now.Sub(t.Waits) / a.Policy.withDefaults().AgeEvery)
 	return max(1, t.Priority-age)
 }
 
 // Queue lists the runs that wait, first come first.
-func (f *Floor) Queue(now time.Time) []Tenant {
+func (a *Admission) Queue(now time.Time) []Tenant {
 	var out []Tenant
-	for _, t := range f.Tenants {
+	for _, t := range a.Tenants {
 		if t.Phase == Waiting {
 			out = append(out, t)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Tenant) int {
-		return cmp.Or(cmp.Compare(f.urgency(now, &a), f.urgency(now, &b)), a.Asked.Compare(b.Asked), cmp.Compare(a.Run, b.Run))
+	slices.SortStableFunc(out, func(x, y Tenant) int {
+		return cmp.Or(cmp.Compare(a.urgency(now, &x), a.urgency(now, &y)), x.Asked.Compare(y.Asked), cmp.Compare(x.Run, y.Run))
 	})
 	return out
 }

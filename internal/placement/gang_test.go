@@ -43,7 +43,7 @@ func TestByPriorityThenTime(t *testing.T) {
 	s.submit("c", 3, 1, 10)
 	s.submit("d", 1, 2, 10)
 	s.ticks(1)
-	if got := s.why("d"); !strings.Contains(got, "0 of 1 members of the trainer have room (8 amd/gpu each, pool gpu)") {
+	if got := s.why("d"); !strings.Contains(got, "0 of 1 instances of the trainer have room (8 amd/gpu each, pool gpu)") {
 		t.Errorf("d waits for %q", got)
 	}
 	if got := s.why("c"); got != "run d is before it" {
@@ -83,7 +83,7 @@ func TestTooBigHoldsUpNobody(t *testing.T) {
 	if got := s.phase("small"); got != placement.Holding {
 		t.Errorf("small is %s", got)
 	}
-	if got := s.why("huge"); !strings.Contains(got, "too small for it now: 1 of 2 members of the engine have room") {
+	if got := s.why("huge"); !strings.Contains(got, "too small for it now: 1 of 2 instances of the engine have room") {
 		t.Errorf("huge waits for %q", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestAgeBeatsAStream(t *testing.T) {
 	t.Errorf("after 10 hours patient is %s: %s", s.phase("patient"), s.why("patient"))
 }
 
-// TestLoss: a lost member is replaced by the scheduler, or the gang gives up its room and
+// TestLoss: a lost instance is replaced by the scheduler, or the gang gives up its room and
 // is admitted whole later.
 func TestLoss(t *testing.T) {
 	s := newSim(t, 3, placement.Policy{LossGrace: 2 * time.Minute})
@@ -206,8 +206,8 @@ func TestLoss(t *testing.T) {
 		t.Errorf("with one node left a is %s", got)
 	}
 	nodes, _ := s.cluster.Nodes(t.Context())
-	if len(nodes[2].Members) != 0 {
-		t.Errorf("half a gang burns: %+v", nodes[2].Members)
+	if len(nodes[2].Instances) != 0 {
+		t.Errorf("half a gang burns: %+v", nodes[2].Instances)
 	}
 	s.cluster.ReturnNode("node-000")
 	s.ticks(3)
@@ -274,8 +274,8 @@ func TestGrownEnginesGoFirst(t *testing.T) {
 	}
 }
 
-// TestFloorIsPlainData: it crosses into the next execution of a workflow as JSON.
-func TestFloorIsPlainData(t *testing.T) {
+// TestAdmissionIsPlainData: it crosses into the next execution of a workflow as JSON.
+func TestAdmissionIsPlainData(t *testing.T) {
 	s := newSim(t, 3, placement.Policy{})
 	s.submit("a", 3, 2, 50)
 	s.submit("b", 1, 2, 50)
@@ -285,7 +285,7 @@ func TestFloorIsPlainData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again placement.Floor
+	var again placement.Admission
 	if err := json.Unmarshal(data, &again); err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestRepeatedRequests(t *testing.T) {
 	}
 }
 
-// TestSlowStartIsTakenBack: a gang whose members do not all run in time gives back what
+// TestSlowStartIsTakenBack: a gang whose instances do not all run in time gives back what
 // it has.
 func TestSlowStartIsTakenBack(t *testing.T) {
 	s := newSim(t, 2, placement.Policy{StartPatience: 3 * time.Minute})

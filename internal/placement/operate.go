@@ -69,7 +69,7 @@ type Observed struct {
 	Nodes    []Node    `json:"nodes,omitempty"`
 	Settings *Settings `json:"settings,omitempty"`
 	Loads    []Load    `json:"loads,omitempty"`
-	// Open are the workflows of runs that are open, Ended those of the holders that are not.
+	// Open are the workflows of runs that are open, Ended the holders that are not.
 	Open  []string `json:"open,omitempty"`
 	Ended []string `json:"ended,omitempty"`
 }
@@ -113,7 +113,7 @@ func digest(parts ...any) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
 }
 
-// Outcome is what came of an action. Refused says why nothing was done, where repeating
+// Outcome is the result of an action. Refused says why nothing was done, where repeating
 // does not help.
 type Outcome struct {
 	Refused string `json:"refused,omitempty"`
@@ -125,7 +125,7 @@ func refusedBy(err error) (Outcome, error) {
 	if err == nil {
 		return Outcome{}, nil
 	}
-	var full *NoRoomError
+	var full *NoCapacityError
 	var conflict *ConflictError
 	switch {
 	case errors.As(err, &full), errors.As(err, &conflict), errors.Is(err, ErrDenied), errors.Is(err, ErrUnsupported),
@@ -136,7 +136,7 @@ func refusedBy(err error) (Outcome, error) {
 	}
 }
 
-// Start starts all jobs of a gang. Where one is refused, none is left.
+// Start starts all jobs of a  Where one is refused, none is left.
 func (s *Service) Start(ctx context.Context, d Decision) (Outcome, error) {
 	for _, job := range d.Jobs {
 		_, err := s.Backend.Start(ctx, job, 0)

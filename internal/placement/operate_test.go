@@ -36,7 +36,7 @@ func TestStartAllOrNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range nodes {
-		for _, m := range n.Members {
+		for _, m := range n.Instances {
 			if strings.HasSuffix(m.Job, "-b") {
 				t.Errorf("half a gang is left: %+v", m)
 			}

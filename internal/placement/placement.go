@@ -12,8 +12,8 @@ import (
 	"temper/internal/role"
 )
 
-// Room is what a member needs, or what a node has. Zero needs nothing of a thing.
-type Room struct {
+// Resources is what an instance needs, or what a node has. A zero field needs nothing.
+type Resources struct {
 	// Cores are whole processors.
 	Cores     int `json:"cores,omitempty"`
 	MemoryMiB int `json:"memory_mib,omitempty"`
@@ -23,8 +23,8 @@ type Room struct {
 }
 
 // Holds reports whether other fits into r. A device that is asked for by a short name
-// fits one whose name goes on: "amd/gpu" is met by "amd/gpu/MI300X".
-func (r Room) Holds(other Room) bool {
+// fits a longer name: "amd/gpu/MI300X" meets "amd/gpu".
+func (r Resources) Holds(other Resources) bool {
 	if r.Cores < other.Cores || r.MemoryMiB < other.MemoryMiB {
 		return false
 	}
@@ -36,7 +36,7 @@ func (r Room) Holds(other Room) bool {
 	return true
 }
 
-func (r Room) numDevices(name string) int {
+func (r Resources) numDevices(name string) int {
 	n := 0
 	for _, has := range SortedNames(r.Devices) {
 		if deviceIs(has, name) {
@@ -54,8 +54,8 @@ func SortedNames[V any](counts map[string]V) []string { return slices.Sorted(map
 
 func deviceIs(has, asked string) bool { return has == asked || strings.HasPrefix(has, asked+"/") }
 
-// Plus is both rooms together.
-func (r Room) Plus(other Room) Room {
+// Plus returns the sum of both.
+func (r Resources) Plus(other Resources) Resources {
 	r.Cores, r.MemoryMiB = r.Cores+other.Cores, r.MemoryMiB+other.MemoryMiB
 	if len(other.Devices) == 0 {
 		return r
@@ -71,9 +71,9 @@ func (r Room) Plus(other Room) Room {
 	return r
 }
 
-// Minus is what is left of r without other, which it Holds. Devices that were asked for
+// Minus returns what is left of r without other, which it Holds. Devices that were asked for
 // by a short name are taken from the longer ones in the order of their names.
-func (r Room) Minus(other Room) Room {
+func (r Resources) Minus(other Resources) Resources {
 	r.Cores, r.MemoryMiB = r.Cores-other.Cores, r.MemoryMiB-other.MemoryMiB
 	if len(other.Devices) == 0 {
 		return r
@@ -94,7 +94,7 @@ func (r Room) Minus(other Room) Room {
 }
 
 // String lists what there is: "8 amd/gpu, 16 cores, 4096 MiB".
-func (r Room) String() string {
+func (r Resources) String() string {
 	var parts []string
 	for _, name := range SortedNames(r.Devices) {
 		if r.Devices[name] != 0 {
@@ -110,37 +110,37 @@ func (r Room) String() string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing")
 }
 
-// NodeState says whether a node takes members.
+// NodeState says whether a node takes instances.
 type NodeState string
 
 // The states of a node.
 const (
 	NodeReady NodeState = "ready"
-	// NodeClosed takes no new members and keeps those that it has: an operator, or a
+	// NodeClosed takes no new instances and keeps those that it has: an operator, or a
 	// drain that has not begun, has made it ineligible.
 	NodeClosed NodeState = "closed"
-	// NodeDraining is losing its members.
+	// NodeDraining is losing its instances.
 	NodeDraining NodeState = "draining"
-	// NodeDown does not answer the scheduler. Its members may go on nevertheless.
+	// NodeDown does not answer the scheduler. Its instances may continue nevertheless.
 	NodeDown NodeState = "down"
 )
 
-// Node is a machine on which members of runs may be.
+// Node is a machine on which instances of runs may be.
 type Node struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	// Pool is the part of the cluster that the node belongs to.
 	Pool  string    `json:"pool,omitempty"`
 	State NodeState `json:"state"`
-	// Has is all room in working order, Free what no allocation of anybody holds. The
+	// Has is all that is in working order, Free what no allocation holds. The
 	// scheduler's own refusal may not say why, so that both are counted.
-	Has  Room `json:"has"`
-	Free Room `json:"free"`
-	// Members are those of runs' jobs that hold room here, ending ones included.
-	Members []Member `json:"members,omitempty"`
+	Has  Resources `json:"has"`
+	Free Resources `json:"free"`
+	// Instances of runs' jobs hold resources here, also while they end.
+	Instances []Instance `json:"members,omitempty"`
 }
 
-// Role is what the members of a job do.
+// Role is what the instances of a job do.
 type Role string
 
 // The roles that a run may have for itself. The value begins the job's id.
@@ -161,18 +161,18 @@ func Roles() (out []Role) {
 // JobID is the id of a run's job.
 func JobID(r Role, runID string) string { return string(r) + "-" + runID }
 
-// Queues are the task queues of a run. Zero values are those that all runs share.
+// Queues are the task queues of a run. Zero values mean the queues that all runs share.
 type Queues struct {
 	Trainer string `json:"trainer,omitempty"`
 	Rollout string `json:"rollout,omitempty"`
 }
 
-// QueuesOf are the queues of a run that has workers of its own.
+// QueuesOf returns the queues of a run that has dedicated workers.
 func QueuesOf(runID string) Queues {
 	return Queues{Trainer: "temper-trainer-" + runID, Rollout: "temper-rollout-" + runID}
 }
 
-// Job is a job of a run: equal members, no two on one node.
+// Job is a job of a run: equal instances, no two on one node.
 type Job struct {
 	// ID is JobID(Role, Run).
 	ID   string `json:"id"`
@@ -180,73 +180,73 @@ type Job struct {
 	Role Role   `json:"role"`
 	// Epoch counts the admissions of the run from 1. A job of another epoch is another
 	// job, though it has the same id.
-	Epoch   int `json:"epoch"`
-	Members int `json:"members"`
-	// Most bounds Scale from above, where the job may grow; 0 is Members, its bound from below.
-	Most int    `json:"most,omitempty"`
-	Each Room   `json:"each"`
-	Pool string `json:"pool,omitempty"` // "" = any
-	// Queues are those that its members poll. A trainer that polls both samples as well.
+	Epoch     int `json:"epoch"`
+	Instances int `json:"members"`
+	// Most bounds Scale from above, where the job may grow; 0 is Instances, its bound from below.
+	Most int       `json:"most,omitempty"`
+	Each Resources `json:"each"`
+	Pool string    `json:"pool,omitempty"` // "" = any
+	// Queues are polled by its instances. A trainer that polls both samples as well.
 	Queues Queues `json:"queues"`
 	// Priority of the run: 1 (first) to 5.
 	Priority int `json:"priority"`
 }
 
-// MemberState is how far a member is.
-type MemberState string
+// InstanceState is how far an instance is.
+type InstanceState string
 
-// The states of a member.
+// The states of an instance.
 const (
-	MemberPending MemberState = "pending"
-	MemberRunning MemberState = "running"
-	// MemberLost is on a node that is down. Its process may go on.
-	MemberLost MemberState = "lost"
-	// MemberEnded has exited, for whatever reason, and holds no room.
-	MemberEnded MemberState = "ended"
+	InstancePending InstanceState = "pending"
+	InstanceRunning InstanceState = "running"
+	// InstanceLost is on a node that is down. Its process may continue.
+	InstanceLost InstanceState = "lost"
+	// InstanceEnded has exited, for whatever reason, and holds no resources.
+	InstanceEnded InstanceState = "ended"
 )
 
-// Member is one process of a job: an allocation.
-type Member struct {
+// Instance is one process of a job: an allocation.
+type Instance struct {
 	// ID is the allocation's: NOMAD_ALLOC_ID of the process.
-	ID    string      `json:"id"`
-	Job   string      `json:"job"`
-	Epoch int         `json:"epoch"`
-	Index int         `json:"index"`
-	Node  string      `json:"node"`
-	State MemberState `json:"state"`
+	ID    string        `json:"id"`
+	Job   string        `json:"job"`
+	Epoch int           `json:"epoch"`
+	Index int           `json:"index"`
+	Node  string        `json:"node"`
+	State InstanceState `json:"state"`
 	// Wanted is false for one that was told to end: stopped, evicted or replaced.
 	Wanted bool `json:"wanted,omitempty"`
-	// Each is the room that it holds.
-	Each Room `json:"each"`
+	// Each is what it holds.
+	Each Resources `json:"each"`
 }
 
-// OnRecord reports whether the process of the member is still the one that counts. One
-// that is not must do no more work: another has its place.
-func (m Member) OnRecord() bool {
-	return m.Wanted && (m.State == MemberPending || m.State == MemberRunning)
+// Current reports whether the scheduler wants the process of the instance. A process that is not
+// current must do no more work: another one replaces it.
+func (m Instance) Current() bool {
+	return m.Wanted && (m.State == InstancePending || m.State == InstanceRunning)
 }
 
-// JobState is a job as it is. Members holds those on record and those that still hold
-// room; it may hold ended ones.
+// JobState is a job as it is. Instances lists the current ones and the ones that still hold
+// resources; it may list ended ones.
 type JobState struct {
 	ID    string `json:"id"`
 	Epoch int    `json:"epoch"`
 	// Index changes with each change of the job.
 	Index uint64 `json:"index"`
-	// Stopped jobs have no members, or only ending ones.
+	// Stopped jobs have no instances, or only ending ones.
 	Stopped bool `json:"stopped,omitempty"`
-	// Count is the number of members that are wanted, Least and Most the bounds for Scale.
-	Count   int      `json:"count"`
-	Least   int      `json:"least,omitempty"`
-	Most    int      `json:"most,omitempty"`
-	Members []Member `json:"members,omitempty"`
+	// Count is the number of instances that are wanted, Least and Most the bounds for Scale.
+	Count     int        `json:"count"`
+	Least     int        `json:"least,omitempty"`
+	Most      int        `json:"most,omitempty"`
+	Instances []Instance `json:"members,omitempty"`
 }
 
-// Running counts the members on record that run.
+// Running counts the instances current that run.
 func (s JobState) Running() int {
 	n := 0
-	for _, m := range s.Members {
-		if m.OnRecord() && m.State == MemberRunning {
+	for _, m := range s.Instances {
+		if m.Current() && m.State == InstanceRunning {
 			n++
 		}
 	}
@@ -279,11 +279,11 @@ func (s Scaling) String() string {
 	return line
 }
 
-// Records says which process counts. It is what a worker needs of a backend.
+// Records says which processes are current. Workers need no more of a backend.
 type Records interface {
-	// Member looks up a member by its id. Errors: ErrNotExist once the scheduler has
-	// forgotten it, which it does long after the member was replaced; ErrUnavailable.
-	Member(ctx context.Context, id string) (Member, error)
+	// Instance looks up an instance by its id. Errors: ErrNotExist once the scheduler has
+	// forgotten it, which it does long after the instance was replaced; ErrUnavailable.
+	Instance(ctx context.Context, id string) (Instance, error)
 }
 
 // Backend starts and stops the jobs of runs on nodes. All methods may be called at any
@@ -292,30 +292,30 @@ type Records interface {
 // repeating does not help.
 type Backend interface {
 	Records
-	// Nodes lists all nodes that may hold members of runs, in the order of their ids. What
-	// Start has placed before is counted; a stopped member is until it has ended.
+	// Nodes lists all nodes that may hold instances of runs, in the order of their ids. What
+	// Start has placed before is counted; a stopped instance is until it has ended.
 	Nodes(ctx context.Context) ([]Node, error)
 	// Start registers a job of which the scheduler has the version index, 0 for none or a
-	// stopped one. It returns when the scheduler has the job, not when members run. Start of
+	// stopped one. It returns when the scheduler has the job, not when instances run. Start of
 	// a job that is there already with the same epoch changes nothing and returns its index.
 	// Errors: *ConflictError where a job of the id lives that is of another epoch or version;
-	// *NoRoomError where the scheduler would not place all members: nothing is registered then.
+	// *NoCapacityError where the scheduler would not place all instances: nothing is registered then.
 	Start(ctx context.Context, job Job, index uint64) (uint64, error)
 	// Job describes a job. Errors: ErrNotExist.
 	Job(ctx context.Context, id string) (JobState, error)
-	// Stop tells the members of a job of this epoch or an earlier one to end; it does not wait
+	// Stop tells the instances of a job of this epoch or an earlier one to end; it does not wait
 	// for that. A later epoch is left alone. Stopping what is not there is no error.
 	Stop(ctx context.Context, id string, epoch int) error
 	// Scale sets the count of a group. Errors: ErrNotExist, ErrOutOfBounds, *ConflictError
 	// where the count is not Scaling.From.
 	Scale(ctx context.Context, s Scaling) error
-	// SetEligible lets a node take new members, or keeps them away; why is for people. It
+	// SetEligible lets a node take new instances, or keeps them away; why is for people. It
 	// ends a drain where eligible is true. Errors: ErrNotExist.
 	SetEligible(ctx context.Context, node string, eligible bool, why string) error
-	// Drain makes a node ineligible, tells its members to end and kills after the deadline
+	// Drain makes a node ineligible, tells its instances to end and kills after the deadline
 	// what has not ended; it does not wait. Errors: ErrNotExist.
 	Drain(ctx context.Context, node string, deadline time.Duration) error
-	// Watch waits until nodes or members may have changed since the index of an earlier
+	// Watch waits until nodes or instances may have changed since the index of an earlier
 	// Watch, or ctx ends, and returns an index to go on from. Index 0 returns at once.
 	Watch(ctx context.Context, index uint64) (uint64, error)
 }

@@ -7,10 +7,10 @@ import (
 )
 
 func TestRoom(t *testing.T) {
-	node := placement.Room{Cores: 96, MemoryMiB: 1000, Devices: map[string]int{"amd/gpu/MI300X": 6, "amd/gpu/MI308X": 2}}
-	ask := placement.Room{Cores: 8, Devices: map[string]int{"amd/gpu": 7}}
-	if !node.Holds(ask) || node.Holds(placement.Room{Devices: map[string]int{"amd/gpu/MI300X": 7}}) || node.Holds(placement.Room{MemoryMiB: 1001}) ||
-		node.Holds(placement.Room{Devices: map[string]int{"amd/g": 1}}) || node.Holds(placement.Room{Devices: map[string]int{"nvidia/gpu": 1}}) {
+	node := placement.Resources{Cores: 96, MemoryMiB: 1000, Devices: map[string]int{"amd/gpu/MI300X": 6, "amd/gpu/MI308X": 2}}
+	ask := placement.Resources{Cores: 8, Devices: map[string]int{"amd/gpu": 7}}
+	if !node.Holds(ask) || node.Holds(placement.Resources{Devices: map[string]int{"amd/gpu/MI300X": 7}}) || node.Holds(placement.Resources{MemoryMiB: 1001}) ||
+		node.Holds(placement.Resources{Devices: map[string]int{"amd/g": 1}}) || node.Holds(placement.Resources{Devices: map[string]int{"nvidia/gpu": 1}}) {
 		t.Error("holds what it has not, or not what it has")
 	}
 	left := node.Minus(ask)
@@ -20,10 +20,10 @@ func TestRoom(t *testing.T) {
 	if got := node.String(); got != "6 amd/gpu/MI300X, 2 amd/gpu/MI308X, 96 cores, 1000 MiB" {
 		t.Errorf("the node has %s now", got)
 	}
-	if got := left.Plus(placement.Room{Devices: map[string]int{"amd/gpu/MI300X": 6, "amd/gpu/MI308X": 1}, Cores: 8}); got.String() != node.String() {
+	if got := left.Plus(placement.Resources{Devices: map[string]int{"amd/gpu/MI300X": 6, "amd/gpu/MI308X": 1}, Cores: 8}); got.String() != node.String() {
 		t.Errorf("put back: %s", got)
 	}
-	if got := (placement.Room{}).String(); got != "nothing" {
+	if got := (placement.Resources{}).String(); got != "nothing" {
 		t.Errorf("nothing is %q", got)
 	}
 }

@@ -36,7 +36,8 @@ type Rule struct {
 	MaxWaitSeconds float64 `json:"max_wait_seconds,omitempty"`
 	// Hold is how long a backlog must be old before it counts; 0 is 15 s.
 	Hold time.Duration `json:"hold_ns,omitempty"`
-	// DownEvery is the calm before one member goes, and between two that go; 0 is 5 minutes.
+	// DownEvery is how long a group must be larger than its load asks for before one instance goes, and between two that go;
+	// 0 is 5 minutes.
 	DownEvery time.Duration `json:"down_every_ns,omitempty"`
 }
 
@@ -72,15 +73,15 @@ func (r Rule) Check() (wrong []string) {
 // Load is what was measured of a group.
 type Load struct {
 	Job string `json:"job"`
-	// Count is the number of members that are wanted now, Answering those that answer.
+	// Count is the number of instances that are wanted now, Answering those that answer.
 	Count     int `json:"count"`
 	Answering int `json:"answering"`
-	// Slots are those of the members that answer; Busy ones are taken, and Waiting is what
-	// waits for one.
+	// Slots counts the slots of the instances that answer; Busy of them are taken, and Waiting calls wait for
+	// one.
 	Slots   int `json:"slots"`
 	Busy    int `json:"busy"`
 	Waiting int `json:"waiting"`
-	// InUse is the number of members with a live session; the group is not made smaller.
+	// InUse is the number of instances with a live session; the group is not made smaller.
 	InUse int `json:"in_use,omitempty"`
 	// WaitSeconds is the 95th percentile of the time in the queue, or the age of a backlog.
 	WaitSeconds float64 `json:"wait_seconds"`
@@ -91,10 +92,10 @@ type Load struct {
 // State is what a rule remembers of its group.
 type State struct {
 	Job string `json:"job"`
-	// Calm is since when the group could be smaller, Late since when its backlog is old;
-	// zero while that is not so.
-	Calm time.Time `json:"calm,omitzero"`
-	Late time.Time `json:"late,omitzero"`
+	// Spare is since when the group could be smaller, Late since when its backlog is old;
+	// zero while it is not.
+	Spare time.Time `json:"calm,omitzero"`
+	Late  time.Time `json:"late,omitzero"`
 }
 
 // Decide says to which count the group goes now, if to another.
@@ -103,7 +104,7 @@ func (r Rule) Decide(now time.Time, s *State, l Load) (Scaling, bool) {
 	s.Job = r.Job
 	out := Scaling{Job: r.Job, Group: r.Group, From: l.Count, To: l.Count}
 	if l.Unknown != "" {
-		s.Calm, s.Late = time.Time{}, time.Time{}
+		s.Spare, s.Late = time.Time{}, time.Time{}
 		return out, false // what is not known is no reason
 	}
 	if l.Count < r.Least || l.Count > r.Most {
@@ -119,20 +120,20 @@ func (r Rule) Decide(now time.Time, s *State, l Load) (Scaling, bool) {
 	out.Reason, out.Figures = why, figures
 	switch {
 	case want > l.Count:
-		s.Calm, s.Late = time.Time{}, time.Time{}
+		s.Spare, s.Late = time.Time{}, time.Time{}
 		out.To = want
 		return out, true
 	case want == l.Count || l.Count-1 < max(r.Least, l.InUse):
-		s.Calm = time.Time{}
+		s.Spare = time.Time{}
 		return out, false
 	}
-	if s.Calm.IsZero() {
-		s.Calm = now
+	if s.Spare.IsZero() {
+		s.Spare = now
 	}
-	if now.Sub(s.Calm) < r.DownEvery {
+	if now.Sub(s.Spare) < r.DownEvery {
 		return out, false
 	}
-	s.Calm = now
+	s.Spare = now
 	out.To = l.Count - 1
 	out.Reason = fmt.Sprintf("%s for %s", why, r.DownEvery)
 	return out, true
@@ -145,12 +146,12 @@ func (r Rule) bySlots(l Load) (want int, why string, figures map[string]float64)
 		"busy": float64(l.Busy), "waiting": float64(l.Waiting), "slots": float64(l.Slots), "wait_p95_s": l.WaitSeconds,
 	}
 	if l.Slots == 0 || l.Answering == 0 {
-		// Members that do not answer yet are on their way; without any, one is asked for.
+		// Instances that do not answer yet are on their way; without any, one is asked for.
 		want = l.Count
 		if l.Count == 0 && demand > 0 {
 			want = 1
 		}
-		return want, "no member answers, and calls wait", figures
+		return want, "no instance answers, and calls wait", figures
 	}
 	load := float64(demand) / float64(l.Slots)
 	figures["load"] = load

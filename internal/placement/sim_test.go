@@ -30,7 +30,7 @@ type job struct {
 // sim carries decisions out on a cluster in memory.
 type sim struct {
 	testing.TB
-	floor   placement.Floor
+	floor   placement.Admission
 	cluster *placementtest.Fake
 	now     time.Time
 	jobs    map[string]*job
@@ -40,7 +40,7 @@ type sim struct {
 }
 
 func newSim(t testing.TB, nodes int, policy placement.Policy) *sim {
-	return &sim{TB: t, cluster: placementtest.NewFake(placementtest.GPUNodes(nodes)...), now: began, jobs: map[string]*job{}, floor: placement.Floor{Policy: policy}, steps: 5}
+	return &sim{TB: t, cluster: placementtest.NewFake(placementtest.GPUNodes(nodes)...), now: began, jobs: map[string]*job{}, floor: placement.Admission{Policy: policy}, steps: 5}
 }
 
 // need is a gang of engines and a trainer of 8 devices each.
@@ -99,7 +99,7 @@ func (s *sim) act(d placement.Decision) bool {
 		s.floor.Stopped(d.Run, d.Epoch)
 	case placement.Shrink:
 		state, err := s.cluster.Job(ctx, d.Jobs[0].ID)
-		if err != nil || s.cluster.Scale(ctx, placement.Scaling{Job: d.Jobs[0].ID, From: state.Count, To: d.Jobs[0].Members, Reason: d.Why}) != nil {
+		if err != nil || s.cluster.Scale(ctx, placement.Scaling{Job: d.Jobs[0].ID, From: state.Count, To: d.Jobs[0].Instances, Reason: d.Why}) != nil {
 			return false
 		}
 		s.floor.Shrunk()
@@ -205,11 +205,11 @@ func (s *sim) giveWay(j *job) {
 	s.floor.Ask(s.now, j.Request)
 }
 
-// whole reports whether all members of a run work.
+// whole reports whether all instances of a run work.
 func (s *sim) whole(j *job) bool {
 	for _, want := range j.Need.Jobs(j.Run, j.Epoch, j.Priority) {
 		state, err := s.cluster.Job(context.Background(), want.ID)
-		if err != nil || state.Epoch != j.Epoch || state.Running() < want.Members {
+		if err != nil || state.Epoch != j.Epoch || state.Running() < want.Instances {
 			return false
 		}
 	}
@@ -243,13 +243,13 @@ func (s *sim) check() {
 	}
 	for _, n := range nodes {
 		holders := map[string]bool{}
-		for _, m := range n.Members {
-			if m.State == placement.MemberRunning || m.State == placement.MemberPending {
+		for _, m := range n.Instances {
+			if m.State == placement.InstanceRunning || m.State == placement.InstancePending {
 				holders[m.Job] = true
 			}
 		}
 		if len(holders) > 1 {
-			s.Errorf("node %s has whole-node members of %d jobs", n.ID, len(holders))
+			s.Errorf("node %s has whole-node instances of %d jobs", n.ID, len(holders))
 		}
 	}
 }
@@ -288,7 +288,7 @@ func playRandom(t *testing.T, seed uint64) {
 			s.cluster.Flaw(flaws)
 			flaws.LoseAnswers = 0
 		case 7:
-			s.floor = placement.Floor{Policy: s.floor.Policy} // somebody has terminated the workflow
+			s.floor = placement.Admission{Policy: s.floor.Policy} // somebody has terminated the workflow
 			for _, run := range s.runs() {
 				if j := s.jobs[run]; !j.done { // a new one asks all runs who they are
 					again := j.Request
@@ -341,7 +341,7 @@ func playRandom(t *testing.T, seed uint64) {
 		s.look()
 		s.settle()
 	}
-	if nodes, err := s.cluster.Nodes(t.Context()); err != nil || slices.ContainsFunc(nodes, func(n placement.Node) bool { return len(n.Members) > 0 }) || len(s.floor.Tenants) > 0 {
+	if nodes, err := s.cluster.Nodes(t.Context()); err != nil || slices.ContainsFunc(nodes, func(n placement.Node) bool { return len(n.Instances) > 0 }) || len(s.floor.Tenants) > 0 {
 		t.Errorf("in the end the nodes are %+v, %v, the runs %v", nodes, err, s.floor.Tenants)
 	}
 }

@@ -7,26 +7,26 @@ import (
 	"temper/internal/role"
 )
 
-// Spec is the room that a run asks for, as a person writes it beside the configuration:
+// Spec is what a run asks of a cluster, as a person writes it beside the configuration:
 // {"trainer": {"count": 1, "devices": {"amd/gpu": 8}}, "engine": {"count": 7, "devices":
 // {"amd/gpu": 8}}}. All of it is given at once, or nothing.
 type Spec struct {
-	// Trainer is the job that updates the policy: one member today.
+	// Trainer is the job that updates the policy: one instance today.
 	Trainer *Group `json:"trainer,omitempty"`
 	// Rollout samples and evaluates; without it and engines the trainer's process does.
 	Rollout *Group `json:"rollout,omitempty"`
-	// Engine samples with devices of its own. Its number may grow up to Most.
+	// Engine samples with its devices. Its count may grow up to Most.
 	Engine *Group `json:"engine,omitempty"`
-	// ReleaseAfterMinutes is how long a paused run keeps its room; 0 is half an hour,
-	// negative is for ever.
+	// ReleaseAfterMinutes is how long a paused run keeps its room; 0 means half an hour,
+	// negative for ever.
 	ReleaseAfterMinutes int `json:"release_after_minutes,omitempty"`
 }
 
-// Group is the part of a run's room that one job of it has.
+// Group is what one job of a run asks for.
 type Group struct {
-	// Count is the number of members, each on a node of its own.
+	// Count is the number of instances, no two on one node.
 	Count int `json:"count"`
-	// Most is how many engines the run may have while nobody else waits; 0 is Count.
+	// Most is how many engines the run may have while no other run waits; 0 means Count.
 	Most      int            `json:"most,omitempty"`
 	Cores     int            `json:"cores,omitempty"`
 	MemoryMiB int            `json:"memory_mib,omitempty"`
@@ -35,19 +35,21 @@ type Group struct {
 	Pool string `json:"pool,omitempty"`
 }
 
-// Each is what one member needs.
-func (g Group) Each() Room { return Room{Cores: g.Cores, MemoryMiB: g.MemoryMiB, Devices: g.Devices} }
+// Each returns what one instance needs.
+func (g Group) Each() Resources {
+	return Resources{Cores: g.Cores, MemoryMiB: g.MemoryMiB, Devices: g.Devices}
+}
 
 // Bounds of a Spec.
 const (
-	maxMembers  = 4096
-	maxDevices  = 1024
-	maxCores    = 4096
-	maxMemory   = 1 << 26 // MiB
-	maxPoolName = 64
+	maxInstances = 4096
+	maxDevices   = 1024
+	maxCores     = 4096
+	maxMemory    = 1 << 26 // MiB
+	maxPoolName  = 64
 )
 
-// groups are the parts that the spec names, in the order of roles.
+// groups returns the groups that the spec names, in the order of roles.
 func (s Spec) groups() []namedGroup {
 	var out []namedGroup
 	for _, g := range []namedGroup{{RoleTrainer, s.Trainer}, {RoleRollout, s.Rollout}, {RoleEngine, s.Engine}} {
@@ -82,7 +84,7 @@ func (g namedGroup) check(path string) (wrong []string) {
 		key                string
 		value, least, most int
 	}{
-		{"count", g.Count, 1, maxMembers}, {"most", g.Most, 0, maxMembers}, {"cores", g.Cores, 0, maxCores}, {"memory_mib", g.MemoryMiB, 0, maxMemory},
+		{"count", g.Count, 1, maxInstances}, {"most", g.Most, 0, maxInstances}, {"cores", g.Cores, 0, maxCores}, {"memory_mib", g.MemoryMiB, 0, maxMemory},
 	} {
 		if n.value < n.least || n.value > n.most {
 			wrong = append(wrong, fmt.Sprintf("%s.%s: is %d, want %d to %d", path, n.key, n.value, n.least, n.most))
@@ -107,12 +109,12 @@ func (g namedGroup) check(path string) (wrong []string) {
 	return wrong
 }
 
-// Jobs are those of a run at an admission.
+// Jobs returns the jobs of a run at an admission.
 func (s Spec) Jobs(runID string, epoch, priority int) []Job {
 	var out []Job
 	queues := QueuesOf(runID)
 	for _, g := range s.groups() {
-		j := Job{ID: JobID(g.role, runID), Run: runID, Role: g.role, Epoch: epoch, Members: g.Count, Each: g.Each(), Pool: g.Pool, Priority: priority}
+		j := Job{ID: JobID(g.role, runID), Run: runID, Role: g.role, Epoch: epoch, Instances: g.Count, Each: g.Each(), Pool: g.Pool, Priority: priority}
 		switch g.role {
 		case RoleTrainer:
 			j.Queues.Trainer = queues.Trainer

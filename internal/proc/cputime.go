@@ -156,7 +156,7 @@ func childOf(all map[int]processTime, pid, top int) int {
 	return 0
 }
 
-// isSandbox reports whether a process is `temper sandbox`.
+// isSandbox reports whether a process is `temper role sandbox`.
 func isSandbox(pid int) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline")) //nolint:gosec // a path of /proc
 	if err != nil {

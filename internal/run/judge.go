@@ -161,7 +161,7 @@ func withBest(ctx context.Context, store blob.Store, runID, reason string) (stri
 	if len(best) == 0 {
 		return reason + "; no checkpoint is known to be best", nil
 	}
-	return fmt.Sprintf("%s; the best checkpoint is that of step %d: temper run restart %s --from best goes back to it", reason, best[0]-plan.SFTSteps, runID), nil
+	return fmt.Sprintf("%s; the best checkpoint is that of step %d: temper run restart %s --step best goes back to it", reason, best[0]-plan.SFTSteps, runID), nil
 }
 
 // GateInput asks whether RL may begin.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -232,4 +233,13 @@ func splitWall(wall, sample, tool time.Duration) (gen, tools time.Duration) {
 	}
 	tools = time.Duration(float64(wall) * float64(tool) / float64(sample+tool))
 	return wall - tools, tools
+}
+
+// RecordOf returns the record of a step alone.
+func RecordOf(records []StepRecord, step int) ([]StepRecord, error) {
+	at := slices.IndexFunc(records, func(r StepRecord) bool { return r.Step == step })
+	if at < 0 {
+		return nil, fmt.Errorf("has the records of %d steps", len(records))
+	}
+	return records[at : at+1], nil
 }

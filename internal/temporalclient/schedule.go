@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/client"
+
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/run/retrain"
@@ -99,4 +101,18 @@ func (v View) Due() string {
 	default:
 		return "never due"
 	}
+}
+
+// All describes the schedules of a server by one of Describe and DescribeWhole.
+func All(ctx context.Context, c client.Client, store blob.Store, describe func(context.Context, blob.Store, workflows.Schedule) (View, error)) ([]View, error) {
+	found, err := workflows.Schedules(ctx, c)
+	views := []View{} // an empty list is no null
+	for _, f := range found {
+		v, err := describe(ctx, store, f)
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, v)
+	}
+	return views, err
 }

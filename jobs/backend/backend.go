@@ -1,5 +1,5 @@
 // Package backend places the jobs of runs on Nomad: it implements placement.Backend. It owns
-// how the port's words map to jobs, allocations and nodes. Who gets room is not its matter.
+// how the port's words map to jobs, allocations and nodes. It does not decide which run gets room.
 //
 // Invariant: a job of a run is written only over the version that was looked at, and its epoch
 // is part of it, so that a repeated call finds what it made.
@@ -34,9 +34,11 @@ func New(client *nomad.Client, build jobs.Build) *Backend {
 	return &Backend{nomad: client, build: build}
 }
 
-// fail maps the error of a call to those of the port.
-func (b *Backend) fail(doing string, err error) error {
-	err = b.nomad.Fail(doing, err)
+// fail maps the error of a call to an error of the port.
+func (b *Backend) fail(doing string, err error) error { return mapError(b.nomad.Fail(doing, err)) }
+
+// mapError maps an error of package nomad to an error of the port.
+func mapError(err error) error {
 	for from, to := range map[error]error{
 		nomad.ErrUnreachable: placement.ErrUnavailable, nomad.ErrBusy: placement.ErrUnavailable, nomad.ErrDenied: placement.ErrDenied, nomad.ErrNotExist: placement.ErrNotExist,
 	} {
@@ -89,11 +91,11 @@ func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (u
 			return found, err
 		}
 	}
-	return 0, &placement.ConflictError{Job: job.ID, Have: index, Text: "somebody changes it all the time"}
+	return 0, &placement.ConflictError{Job: job.ID, Have: index, Text: "it changes all the time"}
 }
 
-// startTries is how often a job is started that somebody has changed meanwhile: perhaps it was an earlier call of ours,
-// or one that was stopped.
+// startTries is how often Start tries again when a job has changed meanwhile: an earlier call of ours may have
+// changed it.
 const startTries = 3
 
 // register writes the job of a run over the version with that index.
@@ -132,26 +134,26 @@ func meet(there *api.Job, job placement.Job, index uint64) (done bool, found uin
 // refuse finds out that a job would not be placed whole. Our own count says why; the
 // scheduler's plan also knows what is not counted.
 func (b *Backend) refuse(ctx context.Context, wanted *api.Job, job placement.Job) error {
-	room, err := b.room(ctx)
+	left, err := b.capacity(ctx)
 	if err != nil {
 		return err
 	}
-	if missing, why := room.Place(wanted, wanted.TaskGroups[0]); missing > 0 {
-		return &placement.NoRoomError{Job: job.ID, Why: append([]string{fmt.Sprintf("%d of %d members find no node", missing, job.Members)}, why...)}
+	if missing, why := left.Place(wanted, wanted.TaskGroups[0]); missing > 0 {
+		return &placement.NoCapacityError{Job: job.ID, Why: append([]string{fmt.Sprintf("%d of %d instances find no node", missing, job.Instances)}, why...)}
 	}
 	plan, _, err := b.nomad.Jobs().Plan(wanted, false, nomad.Write(ctx))
 	if err != nil {
 		return b.fail("plan job "+job.ID, err)
 	}
 	if failed := plan.FailedTGAllocs[nomad.Deref(wanted.TaskGroups[0].Name)]; failed != nil {
-		return &placement.NoRoomError{Job: job.ID, Why: reasons(failed)}
+		return &placement.NoCapacityError{Job: job.ID, Why: reasons(failed)}
 	}
 	return nil
 }
 
 // reasons are the scheduler's own.
 func reasons(m *api.AllocationMetric) []string {
-	out := []string{fmt.Sprintf("the scheduler leaves out %d members", m.CoalescedFailures+1)}
+	out := []string{fmt.Sprintf("the scheduler leaves out %d instances", m.CoalescedFailures+1)}
 	for reason, n := range m.ConstraintFiltered {
 		out = append(out, fmt.Sprintf("%d nodes: %s", n, reason))
 	}
@@ -162,28 +164,15 @@ func reasons(m *api.AllocationMetric) []string {
 	return out
 }
 
-func (b *Backend) room(ctx context.Context) (*jobs.Room, error) {
-	nodes, allocs, err := b.holdings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return jobs.NewRoom(nodes, allocs), nil
+// capacity counts what the nodes have left.
+func (b *Backend) capacity(ctx context.Context) (*jobs.Capacity, error) {
+	held, err := b.inventory(ctx)
+	return jobs.NewCapacity(held.Nodes, held.Allocs), err
 }
 
-func (b *Backend) holdings(ctx context.Context) ([]*api.NodeListStub, []*api.AllocationListStub, error) {
-	q := nomad.Query(ctx)
-	q.Params = map[string]string{"resources": "true"}
-	nodes, _, err := b.nomad.Nodes().List(q)
-	if err != nil {
-		return nil, nil, b.fail("list nodes", err)
-	}
-	q = nomad.Query(ctx)
-	q.Namespace, q.Params = "*", map[string]string{"resources": "true"}
-	allocs, _, err := b.nomad.Allocations().List(q)
-	if err != nil {
-		return nil, nil, b.fail("list allocations", err)
-	}
-	return nodes, allocs, nil
+func (b *Backend) inventory(ctx context.Context) (nomad.Inventory, error) {
+	held, err := b.nomad.Inventory(ctx)
+	return held, mapError(err)
 }
 
 // handSecrets gives the job of a run its secrets, in a variable that it alone may read.
@@ -200,7 +189,7 @@ func (b *Backend) handSecrets(ctx context.Context, wanted *api.Job) error {
 	}
 	items := map[string]string{}
 	for _, name := range names {
-		if held[name] == "" { // the members would wait for it for ever
+		if held[name] == "" { // the instances would wait for it for ever
 			return fmt.Errorf("start %s: %w: item %s of the variable %s: make it with temper cluster init", *wanted.ID, placement.ErrNotExist, name, from)
 		}
 		items[name] = held[name]

@@ -39,7 +39,7 @@ func controlToken(t *testing.T, c *nomadtest.Cluster) string {
 	return token.SecretID
 }
 
-// TestConformance: a real Nomad keeps the promises of the port. The members are programs
+// TestConformance: a real Nomad keeps the promises of the port. The instances are programs
 // that wait.
 func TestConformance(t *testing.T) {
 	c := nomadtest.Start(t, nomadtest.Options{Root: "../..", ACL: true})
@@ -81,9 +81,9 @@ func TestConformance(t *testing.T) {
 		}
 		return err
 	})
-	each := placement.Room{MemoryMiB: 10000}
+	each := placement.Resources{MemoryMiB: 10000}
 	placementtest.Run(t, func(*testing.T) placementtest.Subject {
-		c.Await("the members of the last test to end", func() error {
+		c.Await("the instances of the last test to end", func() error {
 			nodes, err := b.Nodes(t.Context())
 			for _, n := range nodes {
 				if n.State != placement.NodeReady || !n.Free.Holds(each) {

@@ -15,28 +15,28 @@ import (
 
 // Nodes implements placement.Backend.
 func (b *Backend) Nodes(ctx context.Context) ([]placement.Node, error) {
-	nodes, allocs, err := b.holdings(ctx)
+	held, err := b.inventory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	members, err := b.members(ctx, allocs)
+	instances, err := b.instances(ctx, held.Allocs)
 	if err != nil {
 		return nil, err
 	}
 	var out []placement.Node
-	for _, n := range jobs.NewRoom(nodes, allocs).Nodes() {
+	for _, n := range jobs.NewCapacity(held.Nodes, held.Allocs).Nodes() {
 		out = append(out, placement.Node{
 			ID: n.ID, Name: n.Name, Pool: n.NodePool, State: nodeState(b.build, n),
-			Has:     placement.Room{Cores: int(n.Cores[1]), MemoryMiB: int(n.Memory[1]), Devices: n.AllDevices},
-			Free:    placement.Room{Cores: int(n.Cores[1] - n.Cores[0]), MemoryMiB: int(n.Memory[1] - n.Memory[0]), Devices: n.FreeDevices},
-			Members: members[n.ID],
+			Has:       placement.Resources{Cores: int(n.Cores[1]), MemoryMiB: int(n.Memory[1]), Devices: n.AllDevices},
+			Free:      placement.Resources{Cores: int(n.Cores[1] - n.Cores[0]), MemoryMiB: int(n.Memory[1] - n.Memory[0]), Devices: n.FreeDevices},
+			Instances: instances[n.ID],
 		})
 	}
 	slices.SortFunc(out, func(x, y placement.Node) int { return strings.Compare(x.ID, y.ID) })
 	return out, nil
 }
 
-func nodeState(build jobs.Build, n jobs.NodeRoom) placement.NodeState {
+func nodeState(build jobs.Build, n jobs.NodeUsage) placement.NodeState {
 	switch {
 	case n.Status != api.NodeStatusReady:
 		return placement.NodeDown
@@ -49,8 +49,8 @@ func nodeState(build jobs.Build, n jobs.NodeRoom) placement.NodeState {
 	}
 }
 
-// members are those of runs that hold room, by their nodes.
-func (b *Backend) members(ctx context.Context, allocs []*api.AllocationListStub) (map[string][]placement.Member, error) {
+// instances returns the instances of runs that hold resources, by node.
+func (b *Backend) instances(ctx context.Context, allocs []*api.AllocationListStub) (map[string][]placement.Instance, error) {
 	q := nomad.Query(ctx)
 	q.Params = map[string]string{"meta": "true"}
 	stubs, _, err := b.nomad.Jobs().List(q)
@@ -63,10 +63,10 @@ func (b *Backend) members(ctx context.Context, allocs []*api.AllocationListStub)
 			epochs[s.ID] = epoch
 		}
 	}
-	out := map[string][]placement.Member{}
+	out := map[string][]placement.Instance{}
 	for _, a := range allocs {
 		if epoch, ours := epochs[a.JobID]; ours {
-			if m := member(a, epoch); m.State != placement.MemberEnded {
+			if m := instance(a, epoch); m.State != placement.InstanceEnded {
 				out[a.NodeID] = append(out[a.NodeID], m)
 			}
 		}
@@ -74,10 +74,10 @@ func (b *Backend) members(ctx context.Context, allocs []*api.AllocationListStub)
 	return out, nil
 }
 
-// member is an allocation in the words of the port.
-func member(a *api.AllocationListStub, epoch int) placement.Member {
-	m := placement.Member{
-		ID: a.ID, Job: a.JobID, Epoch: epoch, Index: indexOf(a.Name), Node: a.NodeID, State: memberState(a.ClientStatus),
+// instance translates an allocation.
+func instance(a *api.AllocationListStub, epoch int) placement.Instance {
+	m := placement.Instance{
+		ID: a.ID, Job: a.JobID, Epoch: epoch, Index: indexOf(a.Name), Node: a.NodeID, State: instanceState(a.ClientStatus),
 		Wanted: a.DesiredStatus == api.AllocDesiredStatusRun && a.NextAllocation == "",
 	}
 	if a.AllocatedResources != nil {
@@ -94,16 +94,16 @@ func member(a *api.AllocationListStub, epoch int) placement.Member {
 	return m
 }
 
-func memberState(status string) placement.MemberState {
+func instanceState(status string) placement.InstanceState {
 	switch status {
 	case api.AllocClientStatusPending:
-		return placement.MemberPending
+		return placement.InstancePending
 	case api.AllocClientStatusRunning:
-		return placement.MemberRunning
+		return placement.InstanceRunning
 	case api.AllocClientStatusLost, api.AllocClientStatusUnknown:
-		return placement.MemberLost
+		return placement.InstanceLost
 	default:
-		return placement.MemberEnded
+		return placement.InstanceEnded
 	}
 }
 
@@ -126,24 +126,24 @@ func (b *Backend) Job(ctx context.Context, id string) (placement.JobState, error
 	q.Params = map[string]string{"resources": "true"}
 	allocs, _, err := b.nomad.Jobs().Allocations(id, true, q)
 	if err != nil {
-		return s, b.fail("list the members of "+id, err)
+		return s, b.fail("list the instances of "+id, err)
 	}
 	epochs, err := b.epochs(ctx, job, allocs)
 	if err != nil {
 		return s, err
 	}
 	for _, a := range allocs {
-		m := member(a, epochs[a.JobVersion])
+		m := instance(a, epochs[a.JobVersion])
 		if s.Stopped {
 			m.Wanted = false
 		}
-		s.Members = append(s.Members, m)
+		s.Instances = append(s.Instances, m)
 	}
-	slices.SortFunc(s.Members, func(x, y placement.Member) int { return strings.Compare(x.ID, y.ID) })
+	slices.SortFunc(s.Instances, func(x, y placement.Instance) int { return strings.Compare(x.ID, y.ID) })
 	return s, nil
 }
 
-// epochs are those of the versions of a job that its allocations have.
+// epochs returns the epoch of each version of a job that its allocations have.
 func (b *Backend) epochs(ctx context.Context, job *api.Job, allocs []*api.AllocationListStub) (map[uint64]int, error) {
 	out := map[uint64]int{nomad.Deref(job.Version): epochOf(job.Meta)}
 	if !slices.ContainsFunc(allocs, func(a *api.AllocationListStub) bool { return a.JobVersion != nomad.Deref(job.Version) }) {
@@ -159,15 +159,15 @@ func (b *Backend) epochs(ctx context.Context, job *api.Job, allocs []*api.Alloca
 	return out, nil
 }
 
-// Member implements placement.Records.
-func (b *Backend) Member(ctx context.Context, id string) (placement.Member, error) {
+// Instance implements placement.Records.
+func (b *Backend) Instance(ctx context.Context, id string) (placement.Instance, error) {
 	a, _, err := b.nomad.Allocations().Info(id, nomad.Query(ctx))
 	if err != nil {
-		return placement.Member{}, b.fail("read allocation "+id, err)
+		return placement.Instance{}, b.fail("read allocation "+id, err)
 	}
 	epoch := 0
 	if a.Job != nil {
 		epoch = epochOf(a.Job.Meta)
 	}
-	return member(a.Stub(), epoch), nil
+	return instance(a.Stub(), epoch), nil
 }

@@ -12,12 +12,12 @@ import (
 	"temper/jobs/nomad"
 )
 
-// Nomad changes no count while an earlier change, a deployment, is under way. That of a
-// count ends when its new members are well.
+// Nomad changes no count while an earlier change, a deployment, is under way. The deployment of a
+// count ends when its new instances are well.
 const (
 	deploymentTime  = 30 * time.Second
 	deploymentPause = 200 * time.Millisecond
-	// verdictTime is how long Nomad has to find a member well before we do it.
+	// verdictTime is how long Nomad has to find an instance well before we do it.
 	verdictTime = 5 * time.Second
 )
 
@@ -34,7 +34,7 @@ func (b *Backend) Scale(ctx context.Context, s placement.Scaling) error {
 		}
 		if !judged && time.Since(begin) > verdictTime {
 			judged = true
-			if err := b.judgeMembers(ctx, s.Job); err != nil {
+			if err := b.confirmHealthy(ctx, s.Job); err != nil {
 				return err
 			}
 		}
@@ -74,11 +74,11 @@ func (b *Backend) scaling(ctx context.Context, s placement.Scaling) (*api.Scalin
 	return &api.ScalingRequest{Count: &to, Target: map[string]string{"Job": s.Job, "Group": nomad.Deref(g.Name)}, Message: s.Reason, Meta: meta}, nil
 }
 
-// judgeMembers tells Nomad that members are well which were there before the change under
-// way and run on through it. A client that is finding out whether a migrated member is well
+// confirmHealthy tells Nomad that instances are well which were there before the change under
+// way and run on through it. A client that is finding out whether a migrated instance is well
 // while the count changes never says so (Nomad 1.6.3), and the change would then stay under
-// way until its progress deadline of minutes. New members are left to Nomad's own checks.
-func (b *Backend) judgeMembers(ctx context.Context, job string) error {
+// way until its progress deadline of minutes. New instances are left to Nomad's own checks.
+func (b *Backend) confirmHealthy(ctx context.Context, job string) error {
 	d, _, err := b.nomad.Jobs().LatestDeployment(job, nomad.Query(ctx))
 	if err != nil {
 		return b.fail("read the change of job "+job, err)
@@ -88,7 +88,7 @@ func (b *Backend) judgeMembers(ctx context.Context, job string) error {
 	}
 	allocs, _, err := b.nomad.Deployments().Allocations(d.ID, nomad.Query(ctx))
 	if err != nil {
-		return b.fail("list the members of the change of job "+job, err)
+		return b.fail("list the instances of the change of job "+job, err)
 	}
 	var well []string
 	for _, a := range allocs {

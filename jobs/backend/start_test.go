@@ -104,7 +104,7 @@ func TestStartOverAStoppedJob(t *testing.T) {
 		{"an earlier call was faster", stop, []func(*restless){start("2")}, 0, ""},
 		{"another epoch was faster", stop, []func(*restless){start("3")}, 0, "it is of epoch 3"},
 		{"it is removed meanwhile", stop, []func(*restless){func(w *restless) { w.there = nil }}, 0, "it was removed meanwhile"},
-		{"it is stopped again and again", stop, []func(*restless){stop, stop, stop}, 0, "somebody changes it all the time"},
+		{"it is stopped again and again", stop, []func(*restless){stop, stop, stop}, 0, "it changes all the time"},
 	} {
 		w := &restless{}
 		if r.before != nil {
@@ -117,7 +117,7 @@ func TestStartOverAStoppedJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := backend.New(client, jobs.Build{Cluster: c, Version: "v1"})
-		index, err := b.Start(t.Context(), placement.Job{ID: "trainer-a", Run: "a", Role: placement.RoleTrainer, Epoch: 2, Members: 1}, 0)
+		index, err := b.Start(t.Context(), placement.Job{ID: "trainer-a", Run: "a", Role: placement.RoleTrainer, Epoch: 2, Instances: 1}, 0)
 		var conflict *placement.ConflictError
 		switch {
 		case r.want == "" && (err != nil || *w.there.Stop || index != w.index):

@@ -17,7 +17,7 @@ import (
 
 // ApplyOptions say how far an apply may go.
 type ApplyOptions struct {
-	// Take overwrites jobs that somebody else has changed.
+	// Take overwrites jobs that others have changed.
 	Take bool
 	// Patience is how long one job may take until all its instances are well.
 	Patience time.Duration
@@ -27,14 +27,14 @@ type ApplyOptions struct {
 
 // Errors of an apply.
 var (
-	// ErrForeign says that a job was changed by somebody else.
-	ErrForeign = errors.New("changed by somebody else")
+	// ErrForeign says that others have changed a job.
+	ErrForeign = errors.New("changed by others")
 	// ErrGivenUp says that Nomad has ended the change of a job before its instances were well.
 	ErrGivenUp = errors.New("given up")
 )
 
 // Apply makes the cluster what the plan says, one job after another: each is well before
-// the next one starts. Where it stops it says what was done, and another Apply goes on from there.
+// the next one starts. An error says what was done, and another Apply continues from there.
 func (f *Fleet) Apply(ctx context.Context, plan Plan, o ApplyOptions) error {
 	if err := refuse(plan, o.Take); err != nil {
 		return err
@@ -75,7 +75,7 @@ func progress(done []string, rest []Change) string {
 			left = append(left, c.Job)
 		}
 	}
-	return fmt.Sprintf(" (applied: %s; not yet: %s; apply again to go on)", orNone(done), orNone(left))
+	return fmt.Sprintf(" (applied: %s; not yet: %s; apply again to continue)", orNone(done), orNone(left))
 }
 
 func orNone(list []string) string {
@@ -171,8 +171,8 @@ func (p application) unwell(ctx context.Context, c Change, state string, err err
 	return p.nomad.Fail("watch job "+c.Job, err)
 }
 
-// halted finds out that a job does not become what was applied by waiting for it: Nomad has given the change up,
-// which it does only once, or somebody has halted it.
+// halted returns an error when waiting does not help: Nomad has given the change up,
+// which it does only once, or an operator has halted it.
 func (p application) halted(c Change, job *api.Job, deployments []*api.Deployment) error {
 	ours := job.Meta[jobs.MetaSpec] == c.job.Meta[jobs.MetaSpec]
 	slices.SortFunc(deployments, func(a, b *api.Deployment) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
@@ -184,7 +184,7 @@ func (p application) halted(c Change, job *api.Job, deployments []*api.Deploymen
 		case current && d.Status == api.DeploymentStatusPaused:
 			return fmt.Errorf("job %s: %w: its change is paused: nomad deployment resume %s", c.Job, nomad.ErrBusy, d.ID[:8])
 		case current && d.Status == api.DeploymentStatusRunning && awaitsPromotion(job, d):
-			return fmt.Errorf("job %s: %w: its change waits for somebody's word: nomad deployment promote %s", c.Job, nomad.ErrBusy, d.ID[:8])
+			return fmt.Errorf("job %s: %w: its change waits for a promotion: nomad deployment promote %s", c.Job, nomad.ErrBusy, d.ID[:8])
 		}
 	}
 	if !ours {
@@ -193,7 +193,7 @@ func (p application) halted(c Change, job *api.Job, deployments []*api.Deploymen
 	return nil
 }
 
-// awaitsPromotion reports whether the canaries of a job of the operator's own are well, and somebody has to say so.
+// awaitsPromotion reports whether the canaries of an operator's job are well and wait for their promotion.
 func awaitsPromotion(job *api.Job, d *api.Deployment) bool {
 	return slices.ContainsFunc(job.TaskGroups, func(g *api.TaskGroup) bool {
 		s := d.TaskGroups[nomad.Deref(g.Name)]
@@ -201,11 +201,11 @@ func awaitsPromotion(job *api.Job, d *api.Deployment) bool {
 	})
 }
 
-// role is that of a job, as temper cluster logs takes it.
+// role returns the role of a job, as temper cluster logs takes it.
 func (p application) role(job string) string { return strings.TrimPrefix(job, p.cluster+"-") }
 
 // wellness counts the instances of a job's version that are missing or not well yet, and
-// says of one why.
+// says why one of them is.
 func wellness(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.AllocationListStub, *api.TaskGroup) bool) (missing int, state string) {
 	state = "no node has taken it yet"
 	for _, g := range job.TaskGroups {
@@ -257,7 +257,7 @@ func (p application) recovered(ctx context.Context, a *api.AllocationListStub, g
 	return true
 }
 
-// condition is what an allocation does, with the last thing that happened to its task.
+// condition describes an allocation, with the last events of its tasks.
 func condition(a *api.AllocationListStub) string {
 	text := fmt.Sprintf("%s on %s is %s", a.Name, a.NodeName, a.ClientStatus)
 	for _, t := range a.TaskStates {

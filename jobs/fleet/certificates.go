@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"temper/jobs"
-	"temper/jobs/nomad"
 )
 
 // How long certificates hold. A rotation makes new ones of the same authority, which is why that
@@ -41,7 +40,7 @@ func (v *vault) makeCertificates(ctx context.Context, rotate bool) (err error) {
 		}
 		v.made, rotate = append(v.made, "the authority of certificates"), true
 	}
-	addresses, err := nodeAddresses(ctx, v.nomad)
+	addresses, err := v.nomad.NodeAddresses(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,23 +58,6 @@ func (v *vault) makeCertificates(ctx context.Context, rotate bool) (err error) {
 		v.made = append(v.made, "a certificate of "+c.role)
 	}
 	return nil
-}
-
-// nodeAddresses returns the addresses of all nodes, and the loopback address.
-func nodeAddresses(ctx context.Context, client *nomad.Client) ([]net.IP, error) {
-	nodes, err := listNodes(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	out := []net.IP{net.IPv4(127, 0, 0, 1)}
-	for _, n := range nodes {
-		for _, ip := range n.addresses() {
-			if !slices.ContainsFunc(out, ip.Equal) {
-				out = append(out, ip)
-			}
-		}
-	}
-	return out, nil
 }
 
 // covers reports whether a certificate holds for a while and for all addresses.

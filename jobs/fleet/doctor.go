@@ -16,7 +16,7 @@ import (
 	"temper/jobs/spec"
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Name string `json:"name"`
 	// OK is false where the cluster does not work without a change.
@@ -33,7 +33,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s  %-12s %s", state, f.Name, f.Detail)
 }
 
-// Doctor checks all that the cluster needs. It goes on after a finding of something that is missing.
+// Doctor checks all that the cluster needs. A missing thing does not end it.
 func (f *Fleet) Doctor(ctx context.Context) []Finding {
 	all, err := f.Jobs(ctx)
 	out := []Finding{finding("jobs", err, fmt.Sprintf("%d jobs are described", len(all)))}
@@ -49,12 +49,12 @@ func (f *Fleet) Doctor(ctx context.Context) []Finding {
 		finding("pools", required.checkPools(ctx), "every node pool is there"),
 		finding("secrets", required.checkSecrets(ctx), "every job has what it needs"),
 		accessFinding(ctx, f.nomad, f.build.TLS))
-	held, err := readHoldings(ctx, f.nomad)
+	held, err := f.nomad.Inventory(ctx)
 	if err != nil {
 		return append(out, finding("nodes", err, ""))
 	}
 	d := diagnosis{build: f.build, jobs: all, held: held}
-	return append(out, nodesFinding(held.nodes), clocksFinding(ctx, f.nomad, held.nodes), devicesFinding(f.build.GPUs, held.nodes), d.roomFinding(), d.foldersFinding(),
+	return append(out, nodesFinding(held.Nodes), clocksFinding(ctx, f.nomad, held.Nodes), devicesFinding(f.build.GPUs, held.Nodes), d.roomFinding(), d.foldersFinding(),
 		d.rawExecFinding())
 }
 
@@ -69,7 +69,7 @@ func finding(name string, err error, detail string) Finding {
 type diagnosis struct {
 	build jobs.Build
 	jobs  []*api.Job
-	held  holdings
+	held  nomad.Inventory
 }
 
 // accessFinding checks that the API asks for a token.
@@ -80,7 +80,7 @@ func accessFinding(ctx context.Context, client *nomad.Client, tls bool) Finding 
 	case err == nil:
 		return Finding{"access", true, "the servers ask for tokens"}
 	case errors.As(err, &response) && strings.Contains(response.Body(), "ACL support disabled"):
-		return Finding{"access", !tls, "the servers ask for no token: whoever reaches them runs programs as the agents' user; set acl { enabled = true }"}
+		return Finding{"access", !tls, "the servers ask for no token: all who reach them run programs as the agents' user; set acl { enabled = true }"}
 	default:
 		return finding("access", client.Fail("ask for the rights of the token", err), "")
 	}
@@ -178,7 +178,7 @@ func devicesFinding(g spec.GPUs, nodes []*api.NodeListStub) Finding {
 	return Finding{"devices", false, fmt.Sprintf("no node has %d healthy %s (devices there: %s): install the device plugin on the nodes, or change gpus.device", g.Count, g.Device, orNone(seen))}
 }
 
-// healthyDevices counts those of a kind on a node, and notes the kinds of the others.
+// healthyDevices counts the healthy devices of a kind on a node, and notes the other kinds.
 func healthyDevices(n *api.NodeListStub, kind string, other map[string]bool) int {
 	if n.NodeResources == nil {
 		return 0
@@ -199,16 +199,16 @@ func healthyDevices(n *api.NodeListStub, kind string, other map[string]bool) int
 	return healthy
 }
 
-// roomFinding counts whether everything has a place at once.
+// roomFinding checks that all jobs fit at once.
 func (d diagnosis) roomFinding() Finding {
 	var ids, lacks []string
 	for _, j := range d.jobs {
 		ids = append(ids, *j.ID)
 	}
-	free := d.held.free(ids...)
+	left := free(d.held, ids...)
 	for _, j := range d.jobs {
 		for _, g := range j.TaskGroups {
-			if missing, why := free.Place(j, g); missing > 0 {
+			if missing, why := left.Place(j, g); missing > 0 {
 				lacks = append(lacks, fmt.Sprintf("%d of %d %s (%s)", missing, nomad.Deref(g.Count), *j.ID, strings.Join(why, ", ")))
 			}
 		}
@@ -222,16 +222,16 @@ func (d diagnosis) roomFinding() Finding {
 // foldersFinding names roles that keep something on a node and may be started on another one, where it is not.
 func (d diagnosis) foldersFinding() Finding {
 	var wrong []string
-	kept, free := 0, d.held.free()
+	kept, left := 0, free(d.held)
 	for _, j := range d.jobs {
 		role := j.Meta[jobs.MetaRole]
 		folder := jobs.Folder(d.build, role)
-		if folder == "" || d.build.File(role) != "" { // a job of the operator's own has a place of its own
+		if folder == "" || d.build.File(role) != "" { // an operator's job chooses its place
 			continue
 		}
 		kept++
 		for _, g := range j.TaskGroups {
-			if may := free.MayTake(j, g); len(may) > 1 {
+			if may := left.MayTake(j, g); len(may) > 1 {
 				wrong = append(wrong, fmt.Sprintf("%s keeps %s on one node, and %d may take it (%s)", role, folder, len(may), strings.Join(may, ", ")))
 			}
 		}
@@ -246,7 +246,7 @@ func (d diagnosis) foldersFinding() Finding {
 	}
 }
 
-// rawExecFinding names nodes that start programs as root for whoever may submit jobs.
+// rawExecFinding names nodes that start programs as root for all who may submit jobs.
 func (d diagnosis) rawExecFinding() Finding {
 	pools := map[string]bool{}
 	for _, r := range d.build.Named() {
@@ -255,7 +255,7 @@ func (d diagnosis) rawExecFinding() Finding {
 		}
 	}
 	var wrong []string
-	for _, n := range d.held.nodes {
+	for _, n := range d.held.Nodes {
 		if driver := n.Drivers["raw_exec"]; driver != nil && driver.Detected && !pools[n.NodePool] {
 			wrong = append(wrong, n.Name)
 		}

@@ -1,9 +1,9 @@
 // Package fleet owns what an operator does with a cluster: see what would change, apply it,
-// look at it, scale, drain, and take it down. It compares the jobs of package jobs with those of
-// a Nomad cluster, and changes only what belongs to the cluster of that name.
+// look at it, scale, drain, and take it down. It compares the jobs of package jobs with the jobs of
+// a Nomad cluster, and changes only the jobs of the cluster of that name.
 //
-// Invariant: a job is written only over the version that was looked at, and one that
-// somebody else has changed is left alone unless the operator says so.
+// Invariant: a job is written only over the version that was read, and a job that others
+// have changed is left alone unless the operator asks for it.
 package fleet
 
 import (

@@ -214,10 +214,10 @@ func (o *operator) strangers(f *fleet.Fleet, c spec.Cluster) {
 		}
 	}
 	touch()
-	o.wants("a job that somebody changed", o.apply(f, false), fleet.ErrForeign, "shop-gateway: changed by somebody else since it was applied (Priority)")
+	o.wants("a job that somebody changed", o.apply(f, false), fleet.ErrForeign, "shop-gateway: changed by others since it was applied (Priority)")
 	c.Roles.Gateway.Memory = 48 << 20
 	edited := o.fleet(c, o.token("operator"))
-	o.wants("an upgrade over what somebody changed", o.apply(edited, false), fleet.ErrForeign, "shop-gateway: changed by somebody else since it was applied (Priority)")
+	o.wants("an upgrade over what somebody changed", o.apply(edited, false), fleet.ErrForeign, "shop-gateway: changed by others since it was applied (Priority)")
 	plan, err := edited.Plan(ctx)
 	if err != nil {
 		o.t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 // followPace is how often a follower looks for instances that began or ended.
 const followPace = 2 * time.Second
 
-// follower writes the lines of the logs of instances as they come, those of instances that begin
-// later as well, and says which began and ended. One that cannot be read ends none of the others.
+// follower writes the lines of the logs of instances as they come, also of instances that begin
+// later, and says which began and ended. A log that cannot be read does not end the others.
 type follower struct {
 	logs   logReader
 	ids    []string
@@ -96,10 +96,10 @@ func (f *follower) begin(ctx context.Context, allocs []*api.AllocationListStub, 
 			w := &lines{to: f.out, prefix: s.String() + " | "}
 			one.err = f.logs.copy(reading, s, !ended, w)
 			if one.err != nil && !ended && f.isGone(reading, s) {
-				one.err = nil // a node removes the logs of what has ended, under the eyes of readers
+				one.err = nil // a node removes the logs of ended instances while they are read
 			}
 			if one.err != nil {
-				_, _ = fmt.Fprintf(w, "%v\n", one.err) // out is where others are told of it as well
+				_, _ = fmt.Fprintf(w, "%v\n", one.err) // the output has all messages
 			}
 			w.flush()
 			f.ended <- one
@@ -107,7 +107,7 @@ func (f *follower) begin(ctx context.Context, allocs []*api.AllocationListStub, 
 	}
 }
 
-// isGone says whether an instance that lived has ended meanwhile.
+// isGone reports whether an instance that lived has ended meanwhile.
 func (f *follower) isGone(ctx context.Context, s stream) bool {
 	alloc, _, err := f.logs.nomad.Allocations().Info(s.ID, nomad.Query(ctx))
 	if err != nil {
@@ -116,7 +116,7 @@ func (f *follower) isGone(ctx context.Context, s stream) bool {
 	return alloc.ClientTerminalStatus() || alloc.DesiredStatus == api.AllocDesiredStatusStop
 }
 
-// end takes note of a log that is followed no more.
+// end notes that a log is not followed any more.
 func (f *follower) end(ctx context.Context, s *followed) {
 	s.stop()
 	f.open--
@@ -158,7 +158,7 @@ func (f *follower) look(ctx context.Context) {
 	f.begin(ctx, allocs, false)
 }
 
-// over says whether no instance will come any more.
+// over reports whether no instance will come.
 func (f *follower) over(ctx context.Context) bool {
 	for _, id := range f.ids {
 		job, _, err := f.logs.nomad.Jobs().Info(id, nomad.Query(ctx))
@@ -178,7 +178,7 @@ const (
 	taskDead    = "dead"
 )
 
-// over says whether no more is written to a log.
+// over reports whether a log is complete.
 func (s stream) over() bool {
 	switch s.ClientStatus {
 	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:
@@ -200,7 +200,7 @@ func (o *sharedOut) say(format string, args ...any) {
 	o.turn.Lock()
 	defer o.turn.Unlock()
 	o.several = true
-	_, _ = fmt.Fprintf(o.out, format+"\n", args...) // the logs notice that nobody reads
+	_, _ = fmt.Fprintf(o.out, format+"\n", args...) // a log notices a closed output
 }
 
 // longestLine is what is written of a line before its end has come.
@@ -235,7 +235,7 @@ func (l *lines) Write(p []byte) (int, error) {
 // flush writes what has no end yet.
 func (l *lines) flush() {
 	if len(l.rest) > 0 {
-		_ = l.writeLine(l.rest) // the end of a log that nobody reads any more
+		_ = l.writeLine(l.rest) // the output may be closed
 		l.rest = nil
 	}
 }

@@ -19,7 +19,7 @@ import (
 type LogOptions struct {
 	// Stdout asks for standard output in place of the log, which is standard error.
 	Stdout bool
-	// Follow goes on until the context ends.
+	// Follow continues until the context ends.
 	Follow bool
 	// Bytes is how much of the end is shown.
 	Bytes int64
@@ -41,7 +41,7 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 		return err
 	}
 	if len(allocs) == 0 {
-		return fmt.Errorf("logs of %s: %w: no instance of %s is known: a run without workers of its own is in the logs of trainer and control; temper cluster status lists the jobs",
+		return fmt.Errorf("logs of %s: %w: no instance of %s is known: a run without dedicated workers is in the logs of trainer and control; temper cluster status lists the jobs",
 			name, nomad.ErrNotExist, strings.Join(ids, ", "))
 	}
 	if o.Follow {
@@ -82,9 +82,9 @@ func (r logReader) allocations(ctx context.Context, ids []string) (allocs []*api
 	return allocs, nil
 }
 
-// streamsOf are the logs to show of instances.
+// streamsOf returns the logs to show of instances.
 func streamsOf(allocs []*api.AllocationListStub) (all []stream) {
-	for _, a := range withWords(allocs) {
+	for _, a := range worthReading(allocs) {
 		for _, task := range slices.Sorted(maps.Keys(a.TaskStates)) {
 			all = append(all, stream{a, task})
 		}
@@ -92,12 +92,12 @@ func streamsOf(allocs []*api.AllocationListStub) (all []stream) {
 	return all
 }
 
-// withWords are the instances whose logs say how jobs are: those that live, with the failed
+// worthReading returns the instances whose logs say how jobs are: the live ones with the failed
 // ones that they replace; where none lives, the newest of each job.
-func withWords(allocs []*api.AllocationListStub) []*api.AllocationListStub {
+func worthReading(allocs []*api.AllocationListStub) []*api.AllocationListStub {
 	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(b.CreateIndex) - int(a.CreateIndex) })
 	live := slices.DeleteFunc(slices.Clone(allocs), func(a *api.AllocationListStub) bool { return !lives(a) })
-	if len(live) == 0 { // the last words of the newest of each job
+	if len(live) == 0 { // the log of the newest of each job
 		last := map[string]bool{}
 		for _, a := range allocs {
 			if !last[a.JobID] {

@@ -64,7 +64,7 @@ func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b string) int { // those of runs are in no order, and come first
+	slices.SortFunc(ids, func(a, b string) int { // jobs of runs have no order and come first
 		if n := rank(order[b]) - rank(order[a]); n != 0 {
 			return n
 		}
@@ -74,7 +74,7 @@ func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 	for i, id := range ids {
 		say("stop " + id)
 		if err := stopJob(ctx, f.nomad, id, purge); err != nil {
-			return fmt.Errorf("%w (stopped: %s; not yet: %s; down again goes on)", err, orNone(done), strings.Join(ids[i:], ", "))
+			return fmt.Errorf("%w (stopped: %s; not yet: %s; run down again)", err, orNone(done), strings.Join(ids[i:], ", "))
 		}
 		done = append(done, id)
 	}

@@ -24,8 +24,8 @@ const (
 	Same Kind = "same"
 	Add  Kind = "add"
 	Edit Kind = "edit"
-	// Foreign is a job that somebody else has changed since it was applied.
-	Foreign Kind = "changed by somebody else"
+	// Foreign is a job that others have changed since it was applied.
+	Foreign Kind = "changed by others"
 	// Remove is a job that the file no longer has.
 	Remove Kind = "remove"
 )
@@ -43,7 +43,7 @@ type Change struct {
 	Kind Kind
 	// Fields differ between what is there and what is wanted.
 	Fields []Field
-	// Theirs are the paths of what somebody else has changed since we wrote the job, for Foreign.
+	// Theirs are the paths of what others have changed since we wrote the job, for Foreign.
 	Theirs []string
 	// NoRoom says how many instances find no node, and why.
 	NoRoom []string
@@ -104,7 +104,7 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 	if plan.Empty() {
 		return plan, nil
 	}
-	held, err := readHoldings(ctx, f.nomad)
+	held, err := f.nomad.Inventory(ctx)
 	if err != nil {
 		return plan, err
 	}
@@ -134,7 +134,7 @@ func failedDeployments(ctx context.Context, client *nomad.Client) (map[string]*a
 	return out, nil
 }
 
-// attempt makes a job that Nomad has given up another one, which it tries again; else nothing would ever start its
+// attempt changes a job that Nomad has given up, so that Nomad tries it again; else nothing would ever start its
 // instances. The number stays while the job is the same.
 func attempt(change *Change, stub *api.JobListStub, failed *api.Deployment) {
 	old := stub.Meta[jobs.MetaAttempt]
@@ -192,11 +192,11 @@ func (p comparison) compare(ctx context.Context, j *api.Job, stub *api.JobListSt
 	return change, err
 }
 
-// sameClass is what Nomad says of a node that is like one that it has looked at.
+// sameClass is Nomad's refusal of a node that is like one that it has looked at.
 const sameClass = "computed class ineligible"
 
-// counted are refusals that our own count knows as well, and more exactly: the scheduler takes room for gone that an
-// earlier change of the same plan gives back.
+// counted are refusals that our own count knows more exactly: the scheduler does not know the resources that an earlier
+// change of the same plan gives back.
 var counted = []string{"missing compatible host volumes", "missing drivers", "missing devices", api.ConstraintDistinctHosts}
 
 // unmet finds constraints that keep nodes out, in what the scheduler could not place.
@@ -248,27 +248,34 @@ func (p comparison) keepCounts(ctx context.Context, j *api.Job) error {
 }
 
 // findRoom notes which new or changed jobs find no node beside the jobs that stay.
-func (p *Plan) findRoom(held holdings) {
+func (p *Plan) findRoom(held nomad.Inventory) {
 	var moved []string
 	for _, c := range p.Changes {
 		if c.Kind != Same {
 			moved = append(moved, c.Job)
 		}
 	}
-	free := held.free(moved...)
+	left := free(held, moved...)
 	for i := range p.Changes {
 		c := &p.Changes[i]
 		if c.Kind == Same || c.job == nil {
 			continue
 		}
 		for _, g := range c.job.TaskGroups {
-			if missing, why := free.Place(c.job, g); missing > 0 {
+			if missing, why := left.Place(c.job, g); missing > 0 {
 				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%d of %d %s: %s", missing, nomad.Deref(g.Count), nomad.Deref(g.Name), strings.Join(why, "; ")))
 			} else if why := c.unmet[nomad.Deref(g.Name)]; len(why) > 0 {
 				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%s: %s", nomad.Deref(g.Name), strings.Join(why, "; ")))
 			}
 		}
 	}
+}
+
+// free counts what the nodes have left beside all jobs but the named ones.
+func free(held nomad.Inventory, without ...string) *jobs.Capacity {
+	left := jobs.NewCapacity(held.Nodes, held.Allocs, without...)
+	left.SetVolumes(held.Volumes)
+	return left
 }
 
 // Print shows a plan to a person.
@@ -281,7 +288,7 @@ func (p Plan) Print(out io.Writer) {
 			}
 		}
 		if c.Kind == Foreign {
-			fmt.Fprintf(out, "    changed by somebody else: %s\n", strings.Join(c.Theirs, ", "))
+			fmt.Fprintf(out, "    changed by others: %s\n", strings.Join(c.Theirs, ", "))
 		}
 		for _, line := range c.NoRoom {
 			fmt.Fprintf(out, "    no room for %s\n", line)

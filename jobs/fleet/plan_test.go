@@ -45,12 +45,12 @@ func TestForeignBeforeAnUpgrade(t *testing.T) {
 	w.edit("shop-sandbox", func(j *api.Job) { j.Priority = new(98); j.TaskGroups[0].Count = new(3) })
 	w.edit("shop-sandbox", func(j *api.Job) { j.TaskGroups[0].Count = new(1) })
 	w.edit("shop-control", func(j *api.Job) { delete(j.Meta, jobs.MetaSpec) })
-	want := "shop-gateway: changed by somebody else [Priority]; shop-sandbox: changed by somebody else [Priority]; shop-control: changed by somebody else [Meta[temper_spec]]"
+	want := "shop-gateway: changed by others [Priority]; shop-sandbox: changed by others [Priority]; shop-control: changed by others [Meta[temper_spec]]"
 	if got := kinds(); got != want {
 		t.Errorf("an upgrade over what somebody else did: %s, want %s", got, want)
 	}
 	err := w.apply(newer, false)
-	if !errors.Is(err, fleet.ErrForeign) || !strings.Contains(err.Error(), "job shop-gateway: changed by somebody else since it was applied (Priority)") {
+	if !errors.Is(err, fleet.ErrForeign) || !strings.Contains(err.Error(), "job shop-gateway: changed by others since it was applied (Priority)") {
 		t.Errorf("apply: %v", err)
 	}
 	if j := last(w.jobs["shop-gateway"]); *j.Priority != 99 || j.Meta[jobs.MetaBuild] != "v1" {
@@ -61,7 +61,7 @@ func TestForeignBeforeAnUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	var shown strings.Builder
-	if plan.Print(&shown); !strings.Contains(shown.String(), "! shop-gateway (changed by somebody else)\n") || !strings.Contains(shown.String(), "\n    changed by somebody else: Priority\n") {
+	if plan.Print(&shown); !strings.Contains(shown.String(), "! shop-gateway (changed by others)\n") || !strings.Contains(shown.String(), "\n    changed by others: Priority\n") {
 		t.Errorf("the plan shows\n%s", shown.String())
 	}
 	w.build.Roles.Gateway.Priority = 99

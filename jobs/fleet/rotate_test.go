@@ -33,7 +33,7 @@ func TestRotationReachesRuns(t *testing.T) {
 	}
 	start := func(run string) string {
 		t.Helper()
-		job := build.Run(placement.Job{ID: "trainer-" + run, Run: run, Role: placement.RoleTrainer, Members: 1, Epoch: 1})
+		job := build.Run(placement.Job{ID: "trainer-" + run, Run: run, Role: placement.RoleTrainer, Instances: 1, Epoch: 1})
 		if _, _, err := o.agents.API.Jobs().Register(job, nil); err != nil {
 			t.Fatal(err)
 		}

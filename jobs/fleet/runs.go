@@ -11,13 +11,13 @@ import (
 	"temper/jobs/nomad"
 )
 
-// Runs are the runs of a cluster that have workers of their own.
+// Runs are the runs of a cluster that have dedicated workers.
 type Runs struct{ fleet *Fleet }
 
-// NewRuns are those of a cluster.
+// NewRuns returns the runs of a cluster.
 func NewRuns(f *Fleet) Runs { return Runs{f} }
 
-// Placed reports whether runs of this cluster may have workers of their own.
+// Placed reports whether runs of this cluster may have dedicated workers.
 func (r Runs) Placed() bool { return r.fleet.build.Placement.On() }
 
 // TemporalAddress is where the cluster's workflows are served: the file names a server, or
@@ -29,7 +29,7 @@ func (r Runs) TemporalAddress(ctx context.Context) (string, error) {
 	return r.fleet.addressOf(ctx, role.Temporal)
 }
 
-// Node is the id of the node of that name, or whose id begins so.
+// Node returns the id of the node with that name or beginning of an id.
 func (r Runs) Node(ctx context.Context, name string) (id string, err error) {
 	n, err := r.fleet.node(ctx, name)
 	if err != nil {
@@ -38,7 +38,7 @@ func (r Runs) Node(ctx context.Context, name string) (id string, err error) {
 	return n.ID, nil
 }
 
-// On are the runs with workers of their own that live on a node.
+// On returns the runs with dedicated workers on a node.
 func (r Runs) On(ctx context.Context, node string) ([]string, error) {
 	q := nomad.Query(ctx)
 	q.Params = map[string]string{"meta": "true"}
@@ -52,12 +52,12 @@ func (r Runs) On(ctx context.Context, node string) ([]string, error) {
 			runs[s.ID] = s.Meta[jobs.MetaRun]
 		}
 	}
-	there, err := readHoldings(ctx, r.fleet.nomad)
+	there, err := r.fleet.nomad.Inventory(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, a := range there.allocs {
+	for _, a := range there.Allocs {
 		if run := runs[a.JobID]; a.NodeID == node && run != "" && lives(a) && !slices.Contains(out, run) {
 			out = append(out, run)
 		}
@@ -66,8 +66,8 @@ func (r Runs) On(ctx context.Context, node string) ([]string, error) {
 	return out, nil
 }
 
-// Await waits until no run has workers of its own on a node, and says for which it waits.
-// It returns those that are left when the time is over.
+// Await waits until no run has dedicated workers on a node, and says for which runs it waits.
+// It returns the runs that are left when the time is over.
 func (r Runs) Await(ctx context.Context, node string, patience time.Duration, say func(string)) ([]string, error) {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()

@@ -17,14 +17,14 @@ import (
 	"temper/jobs/nomad"
 )
 
-// InitOptions say what is made new.
+// InitOptions say which secrets Init makes and takes.
 type InitOptions struct {
 	// Rotate makes new tokens and certificates where there are some.
 	Rotate bool
 	// NomadTokens are tokens of Nomad that the service uses: of role.Control and of jobs.Runs. One
 	// that is left out stays as it is.
 	NomadTokens map[string]string
-	// PostgresPassword is that of Temporal's account; empty leaves it as it is.
+	// PostgresPassword is the password of Temporal's account; empty leaves it as it is.
 	PostgresPassword string
 	Say              func(string)
 }

@@ -60,17 +60,17 @@ func (f *Fleet) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	held, err := readHoldings(ctx, f.nomad)
+	held, err := f.nomad.Inventory(ctx)
 	if err != nil {
 		return Status{}, err
 	}
-	r := statusReader{nomad: f.nomad, free: held.free(), newest: map[string]*api.AllocationListStub{}}
+	r := statusReader{nomad: f.nomad, free: free(held), newest: map[string]*api.AllocationListStub{}}
 	s := Status{Places: map[string][]string{}}
 	for _, n := range r.free.Nodes() {
-		s.Nodes = append(s.Nodes, nodeStatus(n, held.allocs, there))
+		s.Nodes = append(s.Nodes, nodeStatus(n, held.Allocs, there))
 	}
 	running := map[string]int{}
-	for _, a := range held.allocs {
+	for _, a := range held.Allocs {
 		if a.ClientStatus == api.AllocClientStatusRunning && a.DesiredStatus == api.AllocDesiredStatusRun {
 			running[a.JobID]++
 		}
@@ -104,7 +104,7 @@ const stopped = "stopped"
 // statusReader reads what the lists of nodes, jobs and allocations do not say.
 type statusReader struct {
 	nomad  *nomad.Client
-	free   *jobs.Room
+	free   *jobs.Capacity
 	newest map[string]*api.AllocationListStub // allocation, by job
 }
 
@@ -145,7 +145,7 @@ func (r statusReader) readJob(ctx context.Context, stub *api.JobListStub, j *Job
 	return nil
 }
 
-func nodeStatus(n jobs.NodeRoom, allocs []*api.AllocationListStub, ours map[string]*api.JobListStub) NodeStatus {
+func nodeStatus(n jobs.NodeUsage, allocs []*api.AllocationListStub, ours map[string]*api.JobListStub) NodeStatus {
 	s := NodeStatus{Name: n.Name, Pool: n.NodePool, State: n.State(), Devices: n.AllDevices, Taken: n.TakenDevices, CPU: n.CPU, Memory: n.Memory}
 	for _, a := range allocs {
 		if a.NodeID == n.ID && lives(a) && ours[a.JobID] != nil {

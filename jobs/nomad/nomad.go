@@ -24,7 +24,7 @@ var (
 	// ErrDenied says that the token is unknown or lacks a right.
 	ErrDenied = errors.New("denied by Nomad")
 	// ErrChanged says that a job is not what the caller has seen.
-	ErrChanged = errors.New("changed by somebody else")
+	ErrChanged = errors.New("changed by others")
 	// ErrBusy says that a change of the job is under way.
 	ErrBusy = errors.New("not now")
 	// ErrNotExist says that there is no such thing.

@@ -16,7 +16,7 @@ import (
 // names are what may begin the id of a job and the name of a service.
 var names = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// MaxDrain bounds how long an instance may go on; clients of Nomad bound it as well
+// MaxDrain bounds how long an instance may continue; clients of Nomad bound it as well
 // (max_kill_timeout).
 const MaxDrain = 30 * time.Minute
 
@@ -53,7 +53,7 @@ func (c *Cluster) problems() config.Problems {
 	return f.found
 }
 
-// findPlaces looks at what others run.
+// findPlaces checks the servers outside the cluster.
 func (c *Cluster) findPlaces(f *finder) {
 	if c.Store != "" {
 		place, err := config.ParseStore(c.Store)
@@ -79,7 +79,7 @@ func (c *Cluster) findPlaces(f *finder) {
 		f.add("store_role", "is set, and store is %q: want one that begins with s3://, or leave this key out", c.Store)
 	}
 	if c.StoreRole != "" && c.StoreAudience == "" {
-		f.add("store_audience", "is empty: want whom the identity is for, such as sts.amazonaws.com")
+		f.add("store_audience", "is empty: want the audience of the identity, such as sts.amazonaws.com")
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *Cluster) findPostgres(f *finder) {
 	_, password := u.User.Password()
 	switch {
 	case password:
-		f.add("postgres", "holds a password, and everybody who may read the job would see it: leave it out, and name its file with temper cluster init --postgres-password")
+		f.add("postgres", "holds a password, and all who may read the job would see it: leave it out, and name its file with temper cluster init --postgres-password")
 	case u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Hostname() == "" || u.User.Username() == "" || len(u.Path) < 2 || strings.Contains(u.Path[1:], "/"):
 		f.add("postgres", "is %q; %s", c.Postgres, want)
 	}
@@ -153,8 +153,8 @@ func (c *Cluster) findPlacement(f *finder) {
 	if u, err := url.Parse(p.Nomad); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 		f.add("placement.nomad", "is %q, want http://host:port or https://host:port of the agent as each node reaches it", p.Nomad)
 	}
-	if p.Calm <= 0 {
-		f.add("placement.calm", "is %v, want more than 0s, such as 5m", p.Calm)
+	if p.ScaleDownAfter <= 0 {
+		f.add("placement.scale_down_after", "is %v, want more than 0s, such as 5m", p.ScaleDownAfter)
 	}
 	seen := map[string]bool{}
 	for i, name := range p.Scale {
@@ -222,7 +222,7 @@ func (c *Cluster) findRole(f *finder, r Named) {
 	}
 	for name := range r.Env {
 		if strings.Contains(name, "TOKEN") || strings.Contains(name, "SECRET") || strings.Contains(name, "PASSWORD") {
-			f.add(key("env"), "%s looks like a secret, and everybody who may read the job would see it: put it into the Nomad variable of the job", name)
+			f.add(key("env"), "%s looks like a secret, and all who may read the job would see it: put it into the Nomad variable of the job", name)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type Driver string
 
 // The drivers of tasks.
 const (
-	// Exec starts a program in a folder of its own, as an ordinary user.
+	// Exec starts a program in a private folder, as an ordinary user.
 	Exec Driver = "exec"
 	// RawExec starts a program as the agent's user, with nothing around it.
 	RawExec Driver = "raw_exec"
@@ -41,14 +41,14 @@ type Cluster struct {
 	Programs Programs `yaml:"programs"`
 	// Data is the folder on a node for what must outlive an allocation: databases and objects.
 	Data string `yaml:"data"`
-	// Store is the URL of the store; empty is that of the job objectstore.
+	// Store is the URL of the store; empty means the job objectstore.
 	Store string `yaml:"store"`
 	// StoreRole is the role that processes take at the store with an identity that Nomad signs, in place of
 	// keys, such as arn:aws:iam::123456789012:role/temper. Servers from 1.7.
 	StoreRole string `yaml:"store_role"`
-	// StoreAudience is whom such an identity is for.
+	// StoreAudience is the audience of such an identity.
 	StoreAudience string `yaml:"store_audience"`
-	// Temporal is host:port of a server that somebody else runs; empty is that of the job temporal.
+	// Temporal is host:port of a Temporal server outside the cluster; empty means the job temporal.
 	Temporal string `yaml:"temporal_address"`
 	// Postgres keeps the data of the cluster's own Temporal, as postgres://user@host:port/database; empty is that
 	// of the job postgres, and without one a file below Data. The password is a secret of the job.
@@ -61,7 +61,7 @@ type Cluster struct {
 	Ports Ports `yaml:"ports"`
 	// GPUs say what a trainer's node has.
 	GPUs GPUs `yaml:"gpus"`
-	// Placement gives runs that ask for it workers of their own.
+	// Placement lets runs have dedicated workers.
 	Placement Placement `yaml:"placement"`
 	// Roles are the jobs.
 	Roles Roles `yaml:"roles"`
@@ -69,19 +69,19 @@ type Cluster struct {
 
 // Placement says how the service itself reaches Nomad, to start and stop the jobs of runs.
 type Placement struct {
-	// Nomad is the URL at which each node reaches its agent; empty for no workers of runs' own.
+	// Nomad is the URL at which each node reaches its agent; empty for no dedicated workers of runs.
 	Nomad string `yaml:"nomad"`
 	// Token says that the agents ask for one: `temper cluster init` takes one for the
 	// control worker, and one for the workers of runs.
 	Token bool `yaml:"token"`
 	// Scale are the roles that grow and shrink by their load, between their count and max.
 	Scale []string `yaml:"scale"`
-	// Calm is how long such a role must have more than its load asks for before one of its
+	// ScaleDownAfter is how long such a role must have more than its load asks for before one of its
 	// instances ends, and before each further one does.
-	Calm time.Duration `yaml:"calm"`
+	ScaleDownAfter time.Duration `yaml:"scale_down_after" was:"calm"`
 }
 
-// On reports whether runs may have workers of their own.
+// On reports whether runs may have dedicated workers.
 func (p Placement) On() bool { return p.Nomad != "" }
 
 // Nomad says where jobs go.
@@ -150,25 +150,25 @@ type Roles struct {
 type Role struct {
 	// Count is the number of its instances; 0 leaves the job out.
 	Count int `yaml:"count"`
-	// Max is up to where it is scaled; 0 is Count, which is then fixed.
+	// Max bounds its scaling; 0 means Count, which is then fixed.
 	Max int `yaml:"max"`
 	// Pool is the node pool; empty is "default".
 	Pool   string `yaml:"pool"`
 	Driver Driver `yaml:"driver"`
-	// User is the user of the process, for exec; empty is that of Nomad's agent there.
+	// User is the user of the process, for exec; empty means the user of Nomad's agent.
 	User string `yaml:"user"`
-	// CPU is its share in MHz, Cores whole processors of its own; one of the two.
+	// CPU is a part of the processors in MHz, Cores are whole reserved ones; one of the two.
 	CPU    int          `yaml:"cpu"`
 	Cores  int          `yaml:"cores"`
 	Memory config.Bytes `yaml:"memory"`
 	// Priority decides who is placed first, and who may be evicted: 1 to 100.
 	Priority int `yaml:"priority"`
-	// Drain is how long it may go on after it is told to stop.
+	// Drain is how long an instance may continue after it is told to stop.
 	Drain time.Duration `yaml:"drain"`
 	// Args are further flags of its command.
 	Args []string `yaml:"args"`
-	// Env are further variables of its environment. No secrets: everybody who may read the
-	// job sees them.
+	// Env are further variables of its environment. No secrets: all who may read the
+	// job see them.
 	Env map[string]string `yaml:"env"`
 	// File is a job file in HCL or JSON of the operator's own that replaces ours. A
 	// relative path counts from the folder of the cluster's file.
@@ -182,7 +182,7 @@ func Default() Cluster {
 		Programs: Programs{Folder: "/usr/local/bin", Python: "python3"},
 		Data:     "/var/lib/temper", StoreAudience: "sts.amazonaws.com",
 		GPUs:      GPUs{Plugin: true},
-		Placement: Placement{Calm: 5 * time.Minute},
+		Placement: Placement{ScaleDownAfter: 5 * time.Minute},
 	}
 	for _, r := range c.Named() {
 		j := r.Row.Job

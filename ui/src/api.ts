@@ -71,11 +71,6 @@ export interface CheckpointsView {
   folder: string;
   policies: number[];
 }
-export interface Column {
-  meaning: string;
-  name: string;
-  type: string;
-}
 export interface Columns {
   data: Record<string, unknown>;
   remark?: string;
@@ -439,15 +434,6 @@ export interface RunView {
   updated?: string;
   window?: number;
 }
-export interface SQLRequest {
-  sql: string;
-}
-export interface SQLView {
-  columns: string[];
-  ms: number;
-  rows: unknown[][];
-  truncated: boolean;
-}
 export interface SamplerUse {
   call_queue: Durations;
   call_wall: Durations;
@@ -612,11 +598,6 @@ export interface Summary {
   stopped?: boolean;
   time_split: TimeSplit;
   wall_seconds: number;
-}
-export interface Table {
-  columns: Column[];
-  meaning: string;
-  name: string;
 }
 export interface TimeSplit {
   other: number;

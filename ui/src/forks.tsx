@@ -44,7 +44,7 @@ export function TreePage() {
             return (
               <div class="empty">
                 <p>No run of this store began with a checkpoint of another. This makes one:</p>
-                <pre class="code">temper run fork RUN --best --set rl.optimizer.lr=1e-4</pre>
+                <pre class="code">temper run fork RUN --step best --set rl.optimizer.lr=1e-4</pre>
               </div>
             );
           return families.map((f) => {

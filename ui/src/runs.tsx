@@ -82,7 +82,7 @@ export function RunsPage() {
                 <p>No run is in this store yet. Start the demo, and this page fills while it goes on:</p>
                 <pre class="code">./task demo</pre>
                 <p>or submit a configuration of yours:</p>
-                <pre class="code">temper run submit --config configs/demo.yaml</pre>
+                <pre class="code">temper run submit configs/demo.yaml</pre>
               </div>
             );
           const down = sort.startsWith("-"),

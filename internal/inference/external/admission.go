@@ -82,7 +82,7 @@ func (e *Engine) open(now held) {
 	close(e.resumed)
 }
 
-// replicaFor is the server of a request: that of the trajectory so far, whose cache it
+// replicaFor returns the server of a request: the server of the trajectory so far, whose cache it
 // can use, or the one with the fewest requests. An unproven server is the last choice.
 func (e *Engine) replicaFor(c call) *replica {
 	e.mu.Lock()

@@ -82,7 +82,7 @@ func portError(err error) error {
 	return err
 }
 
-// next asks for the rest of a generation. Its draws are others than those before it.
+// next asks for the rest of a generation. Its seed differs from the earlier parts.
 func next(req inference.Request, sofar inference.Generation) call {
 	tokens := req.Tokens
 	if len(sofar.Tokens) > 0 {
@@ -142,8 +142,8 @@ func (e *Engine) ask(ctx context.Context, now held, c call) (answer, error) {
 	return a, err
 }
 
-// check returns why an answer cannot be used. It makes the answer of a server that
-// goes on behind a stop token end there.
+// check returns why an answer cannot be used. It ends the answer of a server that
+// continues after a stop token at that token.
 func (a *answer) check(c call, vocab int, label string) error {
 	for _, l := range a.labels {
 		if l != label {

@@ -49,7 +49,7 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	e.open(now)
 	for _, s := range e.replicas {
 		if s.unproven.Load() {
-			e.repairLater(s) //nolint:contextcheck // the repair goes on behind the load
+			e.repairLater(s) //nolint:contextcheck // the repair continues after the load
 		}
 	}
 	if before.version >= 0 {
@@ -113,8 +113,8 @@ func removePolicy(c Config, old held) {
 	}
 }
 
-// replace makes all servers hold a policy. A server that is away among others that are
-// there is left to its repair; one that refuses, or that computes something else, is an
+// replace makes all servers hold a policy. A server that is away while others
+// answer is left to its repair; one that refuses, or that computes something else, is an
 // error.
 func (e *Engine) replace(ctx context.Context, now held, p published) error {
 	errs := make([]error, len(e.replicas))

@@ -9,7 +9,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Shape of the proof: a prompt and what a server goes on with, at temperatures that
+// Shape of the proof: a prompt and the continuation of a server, at temperatures that
 // tell processed log-probabilities from raw ones.
 const (
 	probePrompt = 8

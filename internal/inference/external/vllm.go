@@ -96,14 +96,14 @@ func finishOf(word string) (rl.FinishReason, error) {
 	}
 }
 
-// abort ends a request. The route of generate puts a word before the id, and that of
+// abort ends a request. The route of generate puts a word before the id, and the route of
 // abort does not. The list must not be empty: that would end all requests.
 func (v *vllm) abort(ctx context.Context, id string) error {
 	return v.call(ctx, http.MethodPost, "/abort_requests", map[string]any{"request_ids": []string{"generate-tokens-" + id, id}}, nil)
 }
 
 // load follows the order in which no request meets a mixture: pause, read the
-// weights, drop what the old ones left in the cache, label, go on.
+// weights, drop what the old ones left in the cache, label, resume.
 func (v *vllm) load(ctx context.Context, p published) (err error) {
 	if err := v.call(ctx, http.MethodPost, "/pause?mode=abort", nil, nil); err != nil {
 		return devMode(err)
@@ -228,13 +228,13 @@ func withAbort(ctx context.Context, abort func(context.Context, string) error, i
 	case <-ctx.Done():
 	}
 	if !errors.Is(context.Cause(ctx), inference.ErrCut) {
-		go func() { // nobody waits for what it says
+		go func() { // its answer does not matter
 			late, stop := context.WithTimeout(context.WithoutCancel(ctx), abortPatience)
 			defer stop()
 			_ = abort(late, id)
 		}()
 		cancel()
-		<-done //nolint:errcheck // its error is that of cancel
+		<-done //nolint:errcheck // the error of cancel
 		return ctx.Err()
 	}
 	limited, stop := context.WithTimeout(inner, abortPatience)
@@ -248,7 +248,7 @@ func withAbort(ctx context.Context, abort func(context.Context, string) error, i
 			return err
 		case <-limited.Done():
 			cancel()
-			<-done //nolint:errcheck // its error is that of cancel
+			<-done //nolint:errcheck // the error of cancel
 			return ctx.Err()
 		case <-again.C:
 		}

@@ -1,6 +1,6 @@
 // Package fleet owns one policy engine made of many. It carries out what package dispatch
-// decides: which member samples which trajectory, and when. It asks the members how they
-// are, loads policies into all of them, and takes a trajectory elsewhere when its member
+// decides: which member samples which trajectory, and when. It asks the members for their
+// status, loads policies into all of them, and moves a trajectory to another member when its member
 // dies, drains or lies. It does not find members and knows nothing of how they are reached.
 //
 // Invariant: a generation depends on the policy and the request alone. Each request ends
@@ -23,8 +23,8 @@ import (
 
 // Config of a Fleet.
 type Config struct {
-	// MaxContext bounds the tokens of a context together with its generation. It is that of
-	// the policy, not of the members: what a rollout may sample must not depend on them.
+	// MaxContext bounds the tokens of a context together with its generation. It belongs to
+	// the policy, not to the members: what a rollout may sample must not depend on them.
 	MaxContext int
 	// Longest is the most tokens after the prompt that the forecast tells apart; 0 means
 	// MaxContext.
@@ -50,7 +50,7 @@ type Engine interface {
 	inference.Reporter
 }
 
-// Member is one engine of a fleet, under a name of its own.
+// Member is one engine of a fleet, under a unique name.
 type Member struct {
 	Name   string
 	Engine Engine

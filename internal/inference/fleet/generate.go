@@ -28,7 +28,7 @@ type turn struct {
 }
 
 // Generate implements inference.Engine. It waits until a member has room. When its member goes
-// away, it goes on elsewhere from what was sampled.
+// away, another member continues from what was sampled.
 func (f *Fleet) Generate(ctx context.Context, req inference.Request) (inference.Generation, error) {
 	if err := checkRequest(&req, f.cfg.MaxContext); err != nil {
 		return inference.Generation{}, err
@@ -195,7 +195,7 @@ func (u *turn) settle(ctx context.Context, p *attempt, gen inference.Generation,
 	case errors.Is(err, inference.ErrStaleVersion) && u.req.Version >= 0 && u.req.Version != f.state.target.version:
 		return false, err
 	case err == nil:
-		err = errors.New("it gave a generation back that nobody took away")
+		err = errors.New("it gave a generation back that was not taken away")
 	}
 	if f.state.handle(scheduler.Reject{ID: t.info.ID, Attempt: t.number, Context: t.clip(len(u.req.Tokens))}) != nil {
 		if err := u.resubmit(); err != nil {
@@ -277,7 +277,7 @@ func (u *turn) resubmit() error {
 	return u.f.state.submitRest(u.t, &u.req)
 }
 
-// drop makes the scheduler forget a trajectory that goes on later. The lock is held.
+// drop makes the scheduler forget a trajectory that continues later. The lock is held.
 func (s *state) drop(t *trajectory) {
 	if t.known {
 		t.known, t.paused = false, false

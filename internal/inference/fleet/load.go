@@ -104,7 +104,7 @@ func (m *member) replace(ctx context.Context, want target) error {
 func (m *member) load(ctx context.Context, want target) (inference.Status, error) {
 	loading, cancel := context.WithTimeout(ctx, m.fleet.cfg.LoadPatience)
 	defer cancel()
-	defer context.AfterFunc(m.ctx, cancel)() //nolint:contextcheck // nobody waits for one that has left
+	defer context.AfterFunc(m.ctx, cancel)() //nolint:contextcheck // a member that has left ends the load
 	if err := m.engine.Load(loading, want.ref, want.version); err != nil {
 		return inference.Status{}, err
 	}

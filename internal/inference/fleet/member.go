@@ -52,7 +52,7 @@ func (f *Fleet) Join(m Member) error {
 }
 
 // Drain gives a member nothing new, waits until it holds no trajectory, and takes it away.
-// When ctx ends first, the member goes on draining.
+// When ctx ends first, the member keeps draining.
 func (f *Fleet) Drain(ctx context.Context, name string) error {
 	f.mu.Lock()
 	m := f.state.find(name)
@@ -75,7 +75,7 @@ func (f *Fleet) Drain(ctx context.Context, name string) error {
 	}
 }
 
-// Leave takes a member away at once. What it sampled goes on elsewhere.
+// Leave takes a member away at once. Other members continue what it sampled.
 func (f *Fleet) Leave(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

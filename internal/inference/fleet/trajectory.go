@@ -53,7 +53,7 @@ func (f *Fleet) Begin(_ context.Context, list []inference.Trajectory) error {
 	submit := scheduler.Submit{Trajectories: make([]scheduler.Trajectory, len(list))}
 	for i, t := range list {
 		if old := f.state.trajectories[t.Session]; t.Session == "" || old != nil && old.busy {
-			return fmt.Errorf("begin: session %q has no name of its own", t.Session)
+			return fmt.Errorf("begin: session %q is under way or has no name", t.Session)
 		}
 		submit.Trajectories[i] = scheduler.Trajectory{
 			ID: t.Session, Run: t.Run, Problem: t.Problem, Stage: t.Stage, Step: t.Step, Prompt: t.Prompt, Limit: min(t.Limit, f.cfg.Longest),

@@ -1,7 +1,7 @@
-// Package lease owns how engines are found: each keeps a lease in the store, and
-// readers judge by the leases who lives. There is no service behind it.
+// Package lease owns how engines are found: each engine keeps a lease in the store, and
+// readers judge by the leases which engines live. There is no service behind it.
 //
-// Invariant: no clock of one machine is compared with that of another. A lease lives
+// Invariant: clocks of two machines are never compared. A lease lives
 // while its counter changes within the reader's own time.
 package lease
 
@@ -25,7 +25,7 @@ type Entry struct {
 	Run    string `json:"run"`
 	// Address is where clients reach the engine.
 	Address string `json:"address"`
-	// Holder names the process as no other is named.
+	// Holder is a unique name of the process.
 	Holder string `json:"holder"`
 	// Beat grows each time the holder renews the lease.
 	Beat int64 `json:"beat"`
@@ -113,7 +113,7 @@ func Hold(ctx context.Context, c Config) (*Lease, error) {
 	}
 }
 
-// outwait returns when whoever has the lease is dead or has gone.
+// outwait returns when the holder of the lease is dead or has gone.
 func (l *Lease) outwait(ctx context.Context, other Entry, ref blob.Ref) (Entry, blob.Ref, error) {
 	for range missed + 1 {
 		if ref.IsZero() || other.Gone || other.Holder == l.entry.Holder {
@@ -213,7 +213,7 @@ func (l *Lease) resume(ctx context.Context) error {
 	case !ref.IsZero() && now.Holder != l.entry.Holder:
 		return fmt.Errorf("%w: %q of run %s is %s at %s now", ErrLost, now.Name, now.Run, now.Holder, now.Address)
 	}
-	l.ref = ref // the answer to a swap was lost, or somebody deleted the key
+	l.ref = ref // the answer to a swap was lost, or the key was deleted
 	l.entry.Beat = max(l.entry.Beat, now.Beat)
 	next := l.entry
 	next.Beat++
@@ -230,7 +230,7 @@ func (l *Lease) Leave(ctx context.Context) error {
 	return l.amend(ctx, func(e *Entry) { e.Gone = true })
 }
 
-// amend changes the entry. Where the store does not answer now, the next beat says so.
+// amend changes the entry. Where the store does not answer, the next beat writes it.
 func (l *Lease) amend(ctx context.Context, change func(*Entry)) error {
 	l.mu.Lock()
 	change(&l.entry)

@@ -23,8 +23,8 @@ type Options struct {
 	TLS *tls.Config
 }
 
-// caller sends requests to one engine. HTTP/1.1 gives each generation a connection of
-// its own, so that the end of either side ends that one generation, and idle
+// caller sends requests to one engine. HTTP/1.1 gives each generation a separate connection,
+// so that the end of either side ends that one generation, and idle
 // connections are kept.
 type caller struct {
 	address string // as it was given, for messages
@@ -105,7 +105,7 @@ func newCaller(address string, o Options) (*caller, error) {
 func (c *caller) close() { c.client.CloseIdleConnections() }
 
 func (c *caller) get(ctx context.Context, path string, out any) error {
-	return c.again(ctx, http.MethodGet, path, nil, out)
+	return c.retry(ctx, http.MethodGet, path, nil, out)
 }
 
 func (c *caller) post(ctx context.Context, path string, in, out any) error {
@@ -113,12 +113,12 @@ func (c *caller) post(ctx context.Context, path string, in, out any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
-	return c.again(ctx, http.MethodPost, path, body, out)
+	return c.retry(ctx, http.MethodPost, path, body, out)
 }
 
-// again sends a request until there is an answer. Every request may be sent twice: the
+// retry sends a request until there is an answer. Every request may be sent twice: the
 // second has the effect and the answer of the first.
-func (c *caller) again(ctx context.Context, method, path string, body []byte, out any) error {
+func (c *caller) retry(ctx context.Context, method, path string, body []byte, out any) error {
 	pause := 20 * time.Millisecond
 	for attempt := 1; ; attempt++ {
 		err := c.send(ctx, method, path, body, out)
@@ -145,7 +145,7 @@ func (c *caller) again(ctx context.Context, method, path string, body []byte, ou
 	}
 }
 
-// distrust names the engine that gave an answer which cannot be true.
+// distrust reports an answer that cannot be true, and names the engine.
 func (c *caller) distrust(err error) error {
 	if !errors.Is(err, ErrGarbage) {
 		err = fmt.Errorf("%w: %w", ErrGarbage, err)
@@ -190,7 +190,7 @@ func (c *caller) send(ctx context.Context, method, path string, body []byte, out
 	return nil
 }
 
-// withoutURL drops what an error of net/http repeats of the address.
+// withoutURL drops the address that an error of net/http repeats.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -22,7 +22,7 @@ const (
 )
 
 // Generate implements inference.Engine. The end of ctx closes the connection, which frees
-// what the engine holds. Errors: ErrGarbage, and those of the port.
+// what the engine holds. Errors: ErrGarbage, and the errors of the port.
 func (e *Engine) Generate(ctx context.Context, req inference.Request) (inference.Generation, error) {
 	if ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), inference.ErrCut) {

@@ -41,7 +41,7 @@ func (r *releases) add(session string) {
 	r.mu.Unlock()
 	select {
 	case r.more <- struct{}{}:
-	default: // somebody has said so
+	default: // the goroutine will look
 	}
 }
 

@@ -77,11 +77,11 @@ func Dial(ctx context.Context, c Config) (*Engine, error) {
 		call.close()
 		return nil, err
 	}
-	e.releases = newReleases(e.call) //nolint:contextcheck // it goes on after the dial, until Close
+	e.releases = newReleases(e.call) //nolint:contextcheck // it continues after the dial, until Close
 	return e, nil
 }
 
-// Identity says which engine this is, as it said last.
+// Identity returns the engine's last stated identity.
 func (e *Engine) Identity() Identity { return *e.who.Load() }
 
 // Close ends the connections. It does not end the engine.
@@ -177,7 +177,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 	return e.call.post(ctx, PathDrain, struct{}{}, nil)
 }
 
-// newID names a request as no other client does.
+// newID returns a unique name for a request.
 func (e *Engine) newID() string {
 	return e.prefix + strconv.FormatUint(e.requests.Add(1), 10)
 }

@@ -11,7 +11,7 @@ import (
 	"temper/internal/inference"
 )
 
-// ServedEngine is what can be served: weights that can be replaced and a status.
+// ServedEngine is an engine that can be served: it replaces its weights and reports a status.
 type ServedEngine interface {
 	inference.Loader
 	inference.Reporter
@@ -26,8 +26,8 @@ type Server struct {
 
 	mu       sync.Mutex
 	running  map[string]context.CancelCauseFunc // generations by id
-	inside   int                                // generations and loads that are under way
-	idle     chan struct{}                      // closed when inside is 0 while draining
+	busy     int                                // generations and loads under way
+	idle     chan struct{}                      // closed when busy is 0 while draining
 	draining bool
 	onDrain  func()
 	sha      string // of the policy that is served
@@ -57,7 +57,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// Status is what the engine says of itself.
+// Status returns the status and identity of the engine.
 func (s *Server) Status(ctx context.Context) (Status, error) {
 	st, err := s.engine.Status(ctx)
 	if err != nil {
@@ -69,12 +69,12 @@ func (s *Server) Status(ctx context.Context) (Status, error) {
 	return Status{Status: st, Identity: s.who, SHA256: s.sha}, nil
 }
 
-// Drain lets the engine end what it has and take nothing new.
+// Drain lets the engine end the work under way and take nothing new.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	first := !s.draining
 	s.draining = true
-	if first && s.inside == 0 {
+	if first && s.busy == 0 {
 		close(s.idle)
 	}
 	s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Server) Finish(ctx context.Context) error {
 
 var errDraining = &Failure{Code: CodeDraining, Message: "the engine drains and takes nothing new"}
 
-// CutAll answers every generation with what it has.
+// CutAll answers every generation with its tokens so far.
 func (s *Server) CutAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,32 +104,32 @@ func (s *Server) CutAll() {
 	}
 }
 
-// enter counts work that a drain waits for.
-func (s *Server) enter() *Failure {
+// begin counts work that a drain waits for; end counts it out.
+func (s *Server) begin() *Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
 		return errDraining
 	}
-	s.inside++
+	s.busy++
 	return nil
 }
 
-func (s *Server) leave() {
+func (s *Server) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inside--
-	if s.draining && s.inside == 0 {
+	s.busy--
+	if s.draining && s.busy == 0 {
 		close(s.idle)
 	}
 }
 
 func (s *Server) serveGenerate(w http.ResponseWriter, r *http.Request) {
-	if f := s.enter(); f != nil { // before the body is read
+	if f := s.begin(); f != nil { // before the body is read
 		refuse(w, f)
 		return
 	}
-	defer s.leave()
+	defer s.end()
 	var in GenerateRequest
 	if f := s.readBody(w, r, smallBody+bytesPerToken*int64(s.engine.MaxContext()), &in); f != nil {
 		refuse(w, f)
@@ -203,11 +203,11 @@ func (s *Server) serveRelease(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveLoad(w http.ResponseWriter, r *http.Request) {
-	if f := s.enter(); f != nil {
+	if f := s.begin(); f != nil {
 		refuse(w, f)
 		return
 	}
-	defer s.leave()
+	defer s.end()
 	var in LoadRequest
 	if f := s.readBody(w, r, smallBody, &in); f != nil {
 		refuse(w, f)

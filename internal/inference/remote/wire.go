@@ -73,7 +73,7 @@ type LoadRequest struct {
 // found its bytes as the reference pins them, and serves it.
 type Loaded struct {
 	Version int64 `json:"version"`
-	// SHA256 is that of the policy's manifest, which names the sums of its files.
+	// SHA256 is the sum of the policy's manifest, which names the sums of its files.
 	SHA256 string `json:"sha256"`
 }
 
@@ -99,7 +99,7 @@ type Identity struct {
 type Status struct {
 	inference.Status
 	Identity
-	// SHA256 is that of the manifest of the policy that is served; empty before the
+	// SHA256 is the sum of the manifest of the policy that is served; empty before the
 	// first load.
 	SHA256 string `json:"sha256,omitempty"`
 }
@@ -110,7 +110,7 @@ const (
 	bodyTime = 20 * time.Second
 	// answerTime is how long a client may take to read an answer.
 	answerTime = 30 * time.Second
-	// smallBody bounds every body but that of a generation.
+	// smallBody bounds every body but the body of a generation.
 	smallBody = 1 << 20
 	// bytesPerToken is what a token of a prompt takes in base64, rounded up.
 	bytesPerToken = 6

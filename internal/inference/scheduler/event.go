@@ -75,7 +75,7 @@ type Finish struct {
 	Context int
 }
 
-// Reject says that the engine of a running trajectory did not go on with it, for lack of
+// Reject says that the engine of a running trajectory did not continue it, for lack of
 // room or by an error. The trajectory waits again. The engine is given nothing new until
 // one of its trajectories leaves it or it reports.
 type Reject struct {

@@ -185,7 +185,7 @@ func (s *Scheduler) finish(f Finish) error {
 	return nil
 }
 
-// reject queues a trajectory again that its engine did not go on with.
+// reject queues a trajectory again that its engine did not continue.
 func (s *Scheduler) reject(r Reject) error {
 	t, err := s.queue.find("reject", r.ID, r.Attempt, r.Context)
 	if err != nil {

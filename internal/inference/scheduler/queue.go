@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A run's trajectories wait by problem: those of one problem are alike until they
+// A run's trajectories wait by problem: the trajectories of one problem are alike until they
 // start. Older steps go first, then what is expected to be longest, then the problem of
 // which fewest have started, so that each problem soon has something to learn from.
 

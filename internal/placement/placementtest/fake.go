@@ -16,18 +16,18 @@ import (
 	"temper/internal/placement"
 )
 
-// Fake is a scheduler in memory. Members run at once and end at once, unless it is told
-// otherwise. It places a job whole or not at all, replaces members that are lost where
+// Fake is a scheduler in memory. Instances run at once and end at once, unless it is told
+// otherwise. It places a job whole or not at all, replaces instances that are lost where
 // there is room, and is safe for concurrent use.
 type Fake struct {
-	mu      sync.Mutex
-	changed chan struct{} // closed at each change
-	index   uint64
-	nodes   map[string]*fakeNode
-	jobs    map[string]*fakeJob
-	members map[string]*placement.Member
-	// ended are members that only Member still tells of.
-	ended  map[string]*placement.Member
+	mu        sync.Mutex
+	changed   chan struct{} // closed at each change
+	index     uint64
+	nodes     map[string]*fakeNode
+	jobs      map[string]*fakeJob
+	instances map[string]*placement.Instance
+	// ended are instances that only Instance still tells of.
+	ended  map[string]*placement.Instance
 	serial int
 	flaws  Flaws
 	scaled []placement.Scaling
@@ -39,10 +39,10 @@ type Flaws struct {
 	Away bool
 	// LoseAnswers is the number of Start calls that do their work and fail nevertheless.
 	LoseAnswers int
-	// SlowStart leaves members pending until RunMembers, SlowStop leaves stopped ones until
+	// SlowStart leaves instances pending until RunMembers, SlowStop leaves stopped ones until
 	// EndMembers.
 	SlowStart, SlowStop bool
-	// NeverReplace leaves a job without the members that it has lost.
+	// NeverReplace leaves a job without the instances that it has lost.
 	NeverReplace bool
 }
 
@@ -61,7 +61,7 @@ var _ placement.Backend = (*Fake)(nil)
 
 // NewFake makes a cluster of these nodes, which are ready unless they say otherwise.
 func NewFake(nodes ...placement.Node) *Fake {
-	f := &Fake{changed: make(chan struct{}), index: 1, nodes: map[string]*fakeNode{}, jobs: map[string]*fakeJob{}, members: map[string]*placement.Member{}, ended: map[string]*placement.Member{}}
+	f := &Fake{changed: make(chan struct{}), index: 1, nodes: map[string]*fakeNode{}, jobs: map[string]*fakeJob{}, instances: map[string]*placement.Instance{}, ended: map[string]*placement.Instance{}}
 	for _, n := range nodes {
 		n.State = cmp.Or(n.State, placement.NodeReady)
 		f.nodes[n.ID] = &fakeNode{Node: n}
@@ -74,7 +74,7 @@ func GPUNodes(n int) []placement.Node {
 	out := make([]placement.Node, n)
 	for i := range out {
 		id := fmt.Sprintf("node-%03d", i)
-		out[i] = placement.Node{ID: id, Name: id, Pool: "gpu", Has: placement.Room{Cores: 96, MemoryMiB: 1 << 20, Devices: map[string]int{"amd/gpu": 8}}}
+		out[i] = placement.Node{ID: id, Name: id, Pool: "gpu", Has: placement.Resources{Cores: 96, MemoryMiB: 1 << 20, Devices: map[string]int{"amd/gpu": 8}}}
 	}
 	return out
 }
@@ -88,7 +88,7 @@ func (f *Fake) Flaw(flaws Flaws) {
 // AddService adds a job of the operator's with the bounds for Scale.
 func (f *Fake) AddService(id string, count, least, most int) {
 	defer f.change()()
-	f.jobs[id] = &fakeJob{Job: placement.Job{ID: id, Members: count}, index: f.index, least: least, most: most}
+	f.jobs[id] = &fakeJob{Job: placement.Job{ID: id, Instances: count}, index: f.index, least: least, most: most}
 }
 
 // Scalings are all that were carried out, in their order.
@@ -98,13 +98,13 @@ func (f *Fake) Scalings() []placement.Scaling {
 	return slices.Clone(f.scaled)
 }
 
-// LoseNode takes a node away; its members are lost, and replaced where there is room.
+// LoseNode takes a node away; its instances are lost, and replaced where there is room.
 func (f *Fake) LoseNode(id string) {
 	defer f.change()()
 	f.nodes[id].State = placement.NodeDown
 	for _, m := range f.sortedMembers() {
-		if m.Node == id && m.State != placement.MemberEnded {
-			f.drop(m, placement.MemberLost)
+		if m.Node == id && m.State != placement.InstanceEnded {
+			f.drop(m, placement.InstanceLost)
 		}
 	}
 }
@@ -113,30 +113,30 @@ func (f *Fake) LoseNode(id string) {
 func (f *Fake) ReturnNode(id string) {
 	defer f.change()()
 	f.nodes[id].State = placement.NodeReady
-	for _, m := range f.members {
+	for _, m := range f.instances {
 		if m.Node == id {
-			m.State, m.Wanted = placement.MemberEnded, false
+			m.State, m.Wanted = placement.InstanceEnded, false
 		}
 	}
 	f.replaceMissing()
 }
 
-// RunMembers has all pending members run.
+// RunMembers has all pending instances run.
 func (f *Fake) RunMembers() {
 	defer f.change()()
-	for _, m := range f.members {
-		if m.State == placement.MemberPending {
-			m.State = placement.MemberRunning
+	for _, m := range f.instances {
+		if m.State == placement.InstancePending {
+			m.State = placement.InstanceRunning
 		}
 	}
 }
 
-// EndMembers has all members end that were told to.
+// EndMembers has all instances end that were told to.
 func (f *Fake) EndMembers() {
 	defer f.change()()
-	for _, m := range f.members {
-		if !m.Wanted && m.State != placement.MemberLost {
-			m.State = placement.MemberEnded
+	for _, m := range f.instances {
+		if !m.Wanted && m.State != placement.InstanceLost {
+			m.State = placement.InstanceEnded
 		}
 	}
 	f.replaceMissing()
@@ -146,10 +146,10 @@ func (f *Fake) EndMembers() {
 func (f *Fake) change() func() {
 	f.mu.Lock()
 	return func() {
-		for id, m := range f.members {
-			if m.State == placement.MemberEnded {
+		for id, m := range f.instances {
+			if m.State == placement.InstanceEnded {
 				f.ended[id] = m
-				delete(f.members, id)
+				delete(f.instances, id)
 			}
 		}
 		f.index++
@@ -159,16 +159,16 @@ func (f *Fake) change() func() {
 	}
 }
 
-func (f *Fake) sortedMembers() []*placement.Member {
-	out := make([]*placement.Member, 0, len(f.members))
-	for _, id := range slices.Sorted(maps.Keys(f.members)) {
-		out = append(out, f.members[id])
+func (f *Fake) sortedMembers() []*placement.Instance {
+	out := make([]*placement.Instance, 0, len(f.instances))
+	for _, id := range slices.Sorted(maps.Keys(f.instances)) {
+		out = append(out, f.instances[id])
 	}
 	return out
 }
 
-// drop takes a member off the record and puts another in its place where it can.
-func (f *Fake) drop(m *placement.Member, as placement.MemberState) {
+// drop takes an instance off the record and puts another in its place where it can.
+func (f *Fake) drop(m *placement.Instance, as placement.InstanceState) {
 	m.State, m.Wanted = as, false
 	f.replaceMissing()
 }
@@ -185,16 +185,16 @@ func (f *Fake) replaceMissing() {
 	}
 }
 
-// place puts the members that a job lacks on nodes, as many as there is room for.
+// place puts the instances that a job lacks on nodes, as many as there is room for.
 func (f *Fake) place(j *fakeJob) {
 	taken := map[int]bool{}
 	on := map[string]bool{}
-	for _, m := range f.members {
-		if m.Job == j.ID && m.Epoch == j.Epoch && m.OnRecord() {
+	for _, m := range f.instances {
+		if m.Job == j.ID && m.Epoch == j.Epoch && m.Current() {
 			taken[m.Index], on[m.Node] = true, true
 		}
 	}
-	for i := range j.Members {
+	for i := range j.Instances {
 		if taken[i] {
 			continue
 		}
@@ -204,12 +204,12 @@ func (f *Fake) place(j *fakeJob) {
 		}
 		on[node.ID] = true
 		f.serial++
-		state := placement.MemberRunning
+		state := placement.InstanceRunning
 		if f.flaws.SlowStart {
-			state = placement.MemberPending
+			state = placement.InstancePending
 		}
 		id := fmt.Sprintf("alloc-%06d", f.serial)
-		f.members[id] = &placement.Member{ID: id, Job: j.ID, Epoch: j.Epoch, Index: i, Node: node.ID, State: state, Wanted: true, Each: j.Each}
+		f.instances[id] = &placement.Instance{ID: id, Job: j.ID, Epoch: j.Epoch, Index: i, Node: node.ID, State: state, Wanted: true, Each: j.Each}
 	}
 }
 
@@ -223,11 +223,11 @@ func (f *Fake) nodeFor(j *fakeJob, not map[string]bool) *fakeNode {
 	return nil
 }
 
-// free is the room of a node that no member holds.
-func (f *Fake) free(n *fakeNode) placement.Room {
+// free is the room of a node that no instance holds.
+func (f *Fake) free(n *fakeNode) placement.Resources {
 	room := n.Has
-	for _, m := range f.members {
-		if m.Node == n.ID && (m.State == placement.MemberPending || m.State == placement.MemberRunning) {
+	for _, m := range f.instances {
+		if m.Node == n.ID && (m.State == placement.InstancePending || m.State == placement.InstanceRunning) {
 			room = room.Minus(m.Each)
 		}
 	}
@@ -248,14 +248,14 @@ func (f *Fake) Nodes(ctx context.Context) ([]placement.Node, error) {
 	if err := f.away(ctx); err != nil {
 		return nil, err
 	}
-	on := map[string][]placement.Member{}
+	on := map[string][]placement.Instance{}
 	for _, m := range f.sortedMembers() {
 		on[m.Node] = append(on[m.Node], *m)
 	}
 	var out []placement.Node
 	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
 		n := f.nodes[id].Node
-		n.Free, n.Members = f.free(f.nodes[id]), on[id]
+		n.Free, n.Instances = f.free(f.nodes[id]), on[id]
 		out = append(out, n)
 	}
 	return out, nil
@@ -292,14 +292,14 @@ func (f *Fake) register(job placement.Job, index uint64) error {
 		return &placement.ConflictError{Job: job.ID, Have: j.index, Epoch: j.Epoch, Text: fmt.Sprintf("epoch %d was to be started", job.Epoch)}
 	}
 	before := f.serial
-	next := &fakeJob{Job: job, index: f.index, least: job.Members, most: max(job.Members, job.Most)}
+	next := &fakeJob{Job: job, index: f.index, least: job.Instances, most: max(job.Instances, job.Most)}
 	f.place(next)
-	if placed := f.serial - before; placed < job.Members {
+	if placed := f.serial - before; placed < job.Instances {
 		for n := before + 1; n <= f.serial; n++ {
-			delete(f.members, fmt.Sprintf("alloc-%06d", n))
+			delete(f.instances, fmt.Sprintf("alloc-%06d", n))
 		}
 		f.serial = before
-		return &placement.NoRoomError{Job: job.ID, Why: []string{fmt.Sprintf("%d of %d members: no other node has %s free", placed, job.Members, job.Each)}}
+		return &placement.NoCapacityError{Job: job.ID, Why: []string{fmt.Sprintf("%d of %d instances: no other node has %s free", placed, job.Instances, job.Each)}}
 	}
 	f.jobs[job.ID] = next
 	return nil
@@ -316,10 +316,10 @@ func (f *Fake) Job(ctx context.Context, id string) (placement.JobState, error) {
 	if j == nil {
 		return placement.JobState{}, fmt.Errorf("job %s: %w", id, placement.ErrNotExist)
 	}
-	out := placement.JobState{ID: id, Epoch: j.Epoch, Index: j.index, Stopped: j.stopped, Count: j.Members, Least: j.least, Most: j.most}
+	out := placement.JobState{ID: id, Epoch: j.Epoch, Index: j.index, Stopped: j.stopped, Count: j.Instances, Least: j.least, Most: j.most}
 	for _, m := range f.sortedMembers() {
-		if m.Job == id && m.State != placement.MemberEnded {
-			out.Members = append(out.Members, *m)
+		if m.Job == id && m.State != placement.InstanceEnded {
+			out.Instances = append(out.Instances, *m)
 		}
 	}
 	return out, nil
@@ -345,11 +345,11 @@ func (f *Fake) Stop(ctx context.Context, id string, epoch int) error {
 	return nil
 }
 
-// tellToEnd takes a member off the record. It ends, at once or in a while.
-func (f *Fake) tellToEnd(m *placement.Member) {
+// tellToEnd takes an instance off the record. It ends, at once or in a while.
+func (f *Fake) tellToEnd(m *placement.Instance) {
 	m.Wanted = false
-	if !f.flaws.SlowStop && m.State != placement.MemberLost {
-		m.State = placement.MemberEnded
+	if !f.flaws.SlowStop && m.State != placement.InstanceLost {
+		m.State = placement.InstanceEnded
 	}
 }
 
@@ -365,13 +365,13 @@ func (f *Fake) Scale(ctx context.Context, s placement.Scaling) error {
 		return fmt.Errorf("job %s: %w", s.Job, placement.ErrNotExist)
 	case j.most > 0 && (s.To < j.least || s.To > j.most):
 		return fmt.Errorf("job %s: %d is %w: want %d to %d", s.Job, s.To, placement.ErrOutOfBounds, j.least, j.most)
-	case s.From >= 0 && s.From != j.Members:
-		return &placement.ConflictError{Job: s.Job, Have: j.index, Epoch: j.Epoch, Text: fmt.Sprintf("its count is %d, not %d", j.Members, s.From)}
+	case s.From >= 0 && s.From != j.Instances:
+		return &placement.ConflictError{Job: s.Job, Have: j.index, Epoch: j.Epoch, Text: fmt.Sprintf("its count is %d, not %d", j.Instances, s.From)}
 	}
-	j.Members, j.index = s.To, f.index
+	j.Instances, j.index = s.To, f.index
 	f.scaled = append(f.scaled, s)
 	for _, m := range f.sortedMembers() {
-		if m.Job == s.Job && m.OnRecord() && m.Index >= s.To {
+		if m.Job == s.Job && m.Current() && m.Index >= s.To {
 			f.tellToEnd(m)
 		}
 	}
@@ -414,7 +414,7 @@ func (f *Fake) Drain(ctx context.Context, node string, _ time.Duration) error {
 		n.State = placement.NodeDraining
 	}
 	for _, m := range f.sortedMembers() {
-		if m.Node == node && m.OnRecord() {
+		if m.Node == node && m.Current() {
 			f.tellToEnd(m)
 		}
 	}
@@ -439,16 +439,16 @@ func (f *Fake) Watch(ctx context.Context, index uint64) (uint64, error) {
 	}
 }
 
-// Member implements placement.Records.
-func (f *Fake) Member(ctx context.Context, id string) (placement.Member, error) {
+// Instance implements placement.Records.
+func (f *Fake) Instance(ctx context.Context, id string) (placement.Instance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.away(ctx); err != nil {
-		return placement.Member{}, err
+		return placement.Instance{}, err
 	}
-	m := cmp.Or(f.members[id], f.ended[id])
+	m := cmp.Or(f.instances[id], f.ended[id])
 	if m == nil {
-		return placement.Member{}, fmt.Errorf("member %s: %w", id, placement.ErrNotExist)
+		return placement.Instance{}, fmt.Errorf("instance %s: %w", id, placement.ErrNotExist)
 	}
 	return *m, nil
 }

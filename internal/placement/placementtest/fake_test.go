@@ -12,14 +12,14 @@ func TestFake(t *testing.T) {
 	placementtest.Run(t, func(*testing.T) placementtest.Subject {
 		f := placementtest.NewFake(placementtest.GPUNodes(3)...)
 		f.AddService("sandbox", 1, 1, 3)
-		return placementtest.Subject{Backend: f, Each: placement.Room{Cores: 8, Devices: map[string]int{"amd/gpu": 8}}, Pool: "gpu", NumNodes: 3, Scaled: "sandbox"}
+		return placementtest.Subject{Backend: f, Each: placement.Resources{Cores: 8, Devices: map[string]int{"amd/gpu": 8}}, Pool: "gpu", NumNodes: 3, Scaled: "sandbox"}
 	})
 }
 
 // TestFakeFlaws: tests of what goes wrong rely on it.
 func TestFakeFlaws(t *testing.T) {
 	f := placementtest.NewFake(placementtest.GPUNodes(2)...)
-	s := placementtest.Subject{Backend: f, Each: placement.Room{Devices: map[string]int{"amd/gpu": 8}}}
+	s := placementtest.Subject{Backend: f, Each: placement.Resources{Devices: map[string]int{"amd/gpu": 8}}}
 	f.Flaw(placementtest.Flaws{LoseAnswers: 1})
 	job := s.Job("a", 1, 1)
 	if _, err := f.Start(t.Context(), job, 0); !errors.Is(err, placement.ErrUnavailable) {
@@ -32,13 +32,13 @@ func TestFakeFlaws(t *testing.T) {
 	if err != nil || state.Running() != 1 {
 		t.Fatalf("%+v, %v", state, err)
 	}
-	lost := state.Members[0]
+	lost := state.Instances[0]
 	f.LoseNode(lost.Node)
-	if state, _ = f.Job(t.Context(), job.ID); state.Running() != 1 || len(state.Members) != 2 {
-		t.Errorf("after the loss %+v, want the lost member and its replacement", state)
+	if state, _ = f.Job(t.Context(), job.ID); state.Running() != 1 || len(state.Instances) != 2 {
+		t.Errorf("after the loss %+v, want the lost instance and its replacement", state)
 	}
-	if m, err := f.Member(t.Context(), lost.ID); err != nil || m.State != placement.MemberLost || m.OnRecord() {
-		t.Errorf("lost member %+v, %v", m, err)
+	if m, err := f.Instance(t.Context(), lost.ID); err != nil || m.State != placement.InstanceLost || m.Current() {
+		t.Errorf("lost instance %+v, %v", m, err)
 	}
 	f.ReturnNode(lost.Node)
 	f.Flaw(placementtest.Flaws{SlowStop: true})
@@ -58,7 +58,7 @@ func TestFakeFlaws(t *testing.T) {
 		return n
 	}
 	if got := free(); got != 1 {
-		t.Errorf("%d nodes free while a member ends, want 1", got)
+		t.Errorf("%d nodes free while an instance ends, want 1", got)
 	}
 	f.EndMembers()
 	if got := free(); got != 2 {

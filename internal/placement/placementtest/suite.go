@@ -14,8 +14,8 @@ import (
 // Subject is a cluster under the suite.
 type Subject struct {
 	Backend placement.Backend
-	// Each is room of which exactly one member fits on each node of Pool.
-	Each placement.Room
+	// Each is room of which exactly one instance fits on each node of Pool.
+	Each placement.Resources
 	Pool string
 	// NumNodes is the number of nodes, 2 or more.
 	NumNodes int
@@ -36,8 +36,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"Stop leaves a later epoch alone":            lateStop,
 		"Stop and Job of what is not there":          absent,
 		"a closed node takes nobody":                 closedNode,
-		"a drained node loses its members":           drainedNode,
-		"a member knows that it was replaced":        replacedMember,
+		"a drained node loses its instances":         drainedNode,
+		"an instance knows that it was replaced":     replacedMember,
 		"Scale keeps the bounds and the count":       scale,
 		"Watch tells of a change":                    watch,
 	} {
@@ -52,9 +52,9 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 }
 
 // Job is a job of a run for the subject's nodes.
-func (s Subject) Job(runID string, epoch, members int) placement.Job {
+func (s Subject) Job(runID string, epoch, instances int) placement.Job {
 	return placement.Job{
-		ID: placement.JobID(placement.RoleTrainer, runID), Run: runID, Role: placement.RoleTrainer, Epoch: epoch, Members: members,
+		ID: placement.JobID(placement.RoleTrainer, runID), Run: runID, Role: placement.RoleTrainer, Epoch: epoch, Instances: instances,
 		Each: s.Each, Pool: s.Pool, Queues: placement.QueuesOf(runID), Priority: 3,
 	}
 }
@@ -103,7 +103,7 @@ func (s Subject) nodes(t *testing.T) []placement.Node {
 	return nodes
 }
 
-// free counts the nodes on which one more member would fit.
+// free counts the nodes on which one more instance would fit.
 func (s Subject) free(t *testing.T) int {
 	t.Helper()
 	n := 0
@@ -118,9 +118,9 @@ func (s Subject) free(t *testing.T) int {
 func (s Subject) awaitRunning(t *testing.T, job placement.Job) placement.JobState {
 	t.Helper()
 	var state placement.JobState
-	s.await(t, fmt.Sprintf("%d members of %s run", job.Members, job.ID), func() bool {
+	s.await(t, fmt.Sprintf("%d instances of %s run", job.Instances, job.ID), func() bool {
 		state = s.job(t, job.ID)
-		return state.Running() == job.Members
+		return state.Running() == job.Instances
 	})
 	return state
 }
@@ -134,28 +134,28 @@ func startAndStop(t *testing.T, s Subject) {
 		t.Errorf("state %+v after Start gave index %d", state, index)
 	}
 	on := map[string]bool{}
-	for _, m := range state.Members {
+	for _, m := range state.Instances {
 		on[m.Node] = true
-		if m.Job != job.ID || m.Epoch != 1 || !m.OnRecord() {
-			t.Errorf("member %+v", m)
+		if m.Job != job.ID || m.Epoch != 1 || !m.Current() {
+			t.Errorf("instance %+v", m)
 		}
 	}
 	if len(on) != 2 {
-		t.Errorf("members on nodes %v, want 2 nodes", on)
+		t.Errorf("instances on nodes %v, want 2 nodes", on)
 	}
 	if got := s.free(t); got != s.NumNodes-2 {
 		t.Errorf("%d nodes are free, want %d", got, s.NumNodes-2)
 	}
 	seen := 0
 	for _, node := range s.nodes(t) {
-		for _, m := range node.Members {
+		for _, m := range node.Instances {
 			if m.Job == job.ID && m.Node == node.ID && m.Each.Holds(s.Each) {
 				seen++
 			}
 		}
 	}
 	if seen != 2 {
-		t.Errorf("nodes list %d members of the job, want 2 with their room", seen)
+		t.Errorf("nodes list %d instances of the job, want 2 with their room", seen)
 	}
 	if err := s.Backend.Stop(t.Context(), job.ID, 1); err != nil {
 		t.Fatal(err)
@@ -180,15 +180,15 @@ func startTwice(t *testing.T, s Subject) {
 		t.Fatalf("second Start: index %d, %v; the first gave %d", again, err, first)
 	}
 	after := s.awaitRunning(t, job)
-	if len(before.Members) != 1 || len(after.Members) != 1 || before.Members[0].ID != after.Members[0].ID {
-		t.Errorf("members %+v, then %+v", before.Members, after.Members)
+	if len(before.Instances) != 1 || len(after.Instances) != 1 || before.Instances[0].ID != after.Instances[0].ID {
+		t.Errorf("instances %+v, then %+v", before.Instances, after.Instances)
 	}
 }
 
 func noRoom(t *testing.T, s Subject) {
 	job := s.Job("toobig", 1, s.NumNodes+1)
 	_, err := s.Backend.Start(t.Context(), job, 0)
-	var full *placement.NoRoomError
+	var full *placement.NoCapacityError
 	if !errors.As(err, &full) || len(full.Why) == 0 || full.Why[0] == "" {
 		t.Errorf("error %v, want one that says why there is no room", err)
 	}
@@ -229,8 +229,8 @@ func absent(t *testing.T, s Subject) {
 		t.Errorf("job: %v", err)
 	}
 	const unknown = "00000000-0000-0000-0000-000000000000"
-	if _, err := s.Backend.Member(ctx, unknown); !errors.Is(err, placement.ErrNotExist) {
-		t.Errorf("member: %v", err)
+	if _, err := s.Backend.Instance(ctx, unknown); !errors.Is(err, placement.ErrNotExist) {
+		t.Errorf("instance: %v", err)
 	}
 	if err := s.Backend.SetEligible(ctx, unknown, false, "test"); !errors.Is(err, placement.ErrNotExist) {
 		t.Errorf("eligible: %v", err)
@@ -240,7 +240,7 @@ func absent(t *testing.T, s Subject) {
 	}
 }
 
-// readyNode is some node that a member would fit on, which is open again afterwards.
+// readyNode is some node that an instance would fit on, which is open again afterwards.
 func (s Subject) readyNode(t *testing.T) placement.Node {
 	t.Helper()
 	nodes := s.nodes(t)
@@ -279,7 +279,7 @@ func closedNode(t *testing.T, s Subject) {
 	if got := s.stateOf(t, node.ID); got != placement.NodeClosed {
 		t.Errorf("the node is %s, want closed", got)
 	}
-	var full *placement.NoRoomError
+	var full *placement.NoCapacityError
 	if _, err := s.Backend.Start(t.Context(), s.Job("closed", 1, s.NumNodes), 0); !errors.As(err, &full) {
 		t.Errorf("start on all nodes, of which one is closed: %v", err)
 	}
@@ -300,9 +300,9 @@ func drainedNode(t *testing.T, s Subject) {
 	if err := s.Backend.Drain(t.Context(), node.ID, s.Patience); err != nil {
 		t.Fatal(err)
 	}
-	s.await(t, "the node has lost its member", func() bool {
-		for _, m := range s.job(t, job.ID).Members {
-			if m.Node == node.ID && m.OnRecord() {
+	s.await(t, "the node has lost its instance", func() bool {
+		for _, m := range s.job(t, job.ID).Instances {
+			if m.Node == node.ID && m.Current() {
 				return false
 			}
 		}
@@ -317,9 +317,9 @@ func replacedMember(t *testing.T, s Subject) {
 	s.await(t, "all nodes are free", func() bool { return s.free(t) == s.NumNodes })
 	job := s.Job("moved", 1, 1)
 	s.start(t, job)
-	old := s.awaitRunning(t, job).Members[0]
-	if m, err := s.Backend.Member(t.Context(), old.ID); err != nil || !m.OnRecord() || m.Node != old.Node {
-		t.Fatalf("member %+v, %v", m, err)
+	old := s.awaitRunning(t, job).Instances[0]
+	if m, err := s.Backend.Instance(t.Context(), old.ID); err != nil || !m.Current() || m.Node != old.Node {
+		t.Fatalf("instance %+v, %v", m, err)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), s.Patience)
@@ -331,16 +331,16 @@ func replacedMember(t *testing.T, s Subject) {
 	if err := s.Backend.Drain(t.Context(), old.Node, s.Patience); err != nil {
 		t.Fatal(err)
 	}
-	s.await(t, "another member runs elsewhere", func() bool {
-		for _, m := range s.job(t, job.ID).Members {
-			if m.ID != old.ID && m.OnRecord() && m.State == placement.MemberRunning && m.Node != old.Node {
+	s.await(t, "another instance runs elsewhere", func() bool {
+		for _, m := range s.job(t, job.ID).Instances {
+			if m.ID != old.ID && m.Current() && m.State == placement.InstanceRunning && m.Node != old.Node {
 				return true
 			}
 		}
 		return false
 	})
-	if m, err := s.Backend.Member(t.Context(), old.ID); err != nil || m.OnRecord() {
-		t.Errorf("the member that was replaced is %+v, %v", m, err)
+	if m, err := s.Backend.Instance(t.Context(), old.ID); err != nil || m.Current() {
+		t.Errorf("the instance that was replaced is %+v, %v", m, err)
 	}
 }
 
