@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,12 +21,13 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/internal/proc"
+	"temper/internal/proc/testbin"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
 
-// dialServer connects to the server of TEMPORAL_ADDRESS, or builds and starts
-// the one of this repository for the time of the test.
+// dialServer connects to the server of TEMPORAL_ADDRESS, or starts the one of this
+// repository for the time of the test.
 func dialServer(t testing.TB) client.Client {
 	t.Helper()
 	address := os.Getenv("TEMPORAL_ADDRESS")
@@ -47,36 +47,11 @@ func startServer(t testing.TB) string {
 	return startServerIn(t, t.TempDir())
 }
 
-// temporald is where TestMain wants the server, and buildTemporald puts it there
-// once for all tests: linking it takes longer than most of them.
-var (
-	temporald      string
-	buildTemporald = sync.OnceValue(func() error {
-		build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", temporald, ".")
-		build.Dir = filepath.Join("..", "tools", "temporald")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build temporald: %w\n%s", err, out)
-		}
-		return nil
-	})
-)
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "temper-workflows-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	temporald = filepath.Join(dir, "temporald")
-	code := m.Run()
-	_ = os.RemoveAll(dir) // a temporary folder
-	os.Exit(code)
-}
-
 // startServerIn keeps the database in dir.
 func startServerIn(t testing.TB, dir string) string {
 	t.Helper()
-	if err := buildTemporald(); err != nil {
+	temporald, err := testbin.Server("..", "temporald")
+	if err != nil {
 		t.Fatal(err)
 	}
 	server := exec.Command(temporald, "--db", filepath.Join(dir, "temporal.db"),

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"temper/internal/blob"
 	"temper/internal/proc"
 	"temper/internal/run/runtest"
 )
@@ -114,8 +115,9 @@ func sampledTokens(t *testing.T, address string) float64 {
 
 // twin is what `temper up` leaves of the run "twin" when one process trains and samples.
 var twin struct {
-	once sync.Once
-	left runtest.Contents
+	once   sync.Once
+	left   runtest.Contents
+	shards map[string]blob.Info
 }
 
 // calmTwin makes that run once for all tests that compare with it.
@@ -124,7 +126,9 @@ func calmTwin(t *testing.T) runtest.Contents {
 	twin.once.Do(func() {
 		calm := newPlace(t)
 		calm.start("up", "--run", ciConfig, "--run-id", "twin", "--exit").end(0, 2*runTimeout)
-		twin.left = contents(t, filepath.Join(calm.home, "store"))
+		store := filepath.Join(calm.home, "store")
+		twin.shards = shards(t, store)
+		twin.left = contents(t, store)
 	})
 	if twin.left == nil {
 		t.Fatal("the run to compare with has failed in another test")
@@ -175,21 +179,5 @@ func TestEveryRoleAlone(t *testing.T) {
 	}
 	if policies != ciSteps+1 || groups < 4*ciSteps {
 		t.Errorf("%d policies and %d groups were compared, want %d and at least %d", policies, groups, ciSteps+1, 4*ciSteps)
-	}
-}
-
-// TestRolloutWorkersOfUp: the same bits with two processes that sample, one of which
-// is killed in the middle.
-func TestRolloutWorkersOfUp(t *testing.T) {
-	p := newPlace(t)
-	up := p.start("up", "--run", ciConfig, "--run-id", "twin", "--exit", "--rollout-workers", "2")
-	up.await(`^step +2/`, 2*runTimeout)
-	up.killService("rollout-2")
-	up.await(`^service rollout-2: healthy \(pid \d+\), restart 1 after: signal: killed`, time.Minute)
-	up.end(0, 2*runTimeout)
-	noOrphans(t, 5*time.Second)
-	want, got := calmTwin(t), contents(t, filepath.Join(p.home, "store"))
-	if diff := runtest.CompareContents(want, got); len(diff) > 0 {
-		t.Errorf("the run of two rollout workers differs: %+v", diff)
 	}
 }

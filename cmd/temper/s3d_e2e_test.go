@@ -18,8 +18,9 @@ import (
 	"temper/internal/run/runtest"
 )
 
-// TestRunOnS3 makes the pipeline's run on an S3 server that dies in the middle
-// of it, and wants the objects of a run on files, byte for byte.
+// TestRunOnS3 makes the pipeline's run on an S3 server with two processes that sample.
+// The server and one of them die in the middle. The objects are those of a run on files
+// with one process, byte for byte.
 func TestRunOnS3(t *testing.T) {
 	p := newPlace(t)
 	addrs, err := proc.Addresses(1)
@@ -27,28 +28,28 @@ func TestRunOnS3(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := "s3d://" + addrs[0]
-	args := []string{"up", "--run", ciConfig, "--run-id", "twin", "--exit"}
-	up := p.start(append(args, "--store", store)...)
+	up := p.start("up", "--run", ciConfig, "--run-id", "twin", "--exit", "--rollout-workers", "2", "--store", store)
 	up.await(`^step +2/`, runTimeout)
 	noAccount(t, p, up)
 	up.killService("s3")
-	up.await(`^service s3: healthy \(pid \d+\), restart 1 after: signal: killed`, time.Minute)
-	up.end(0, runTimeout)
+	up.killService("rollout-2")
+	for _, name := range []string{"s3", "rollout-2"} {
+		up.await(`^service `+name+`: healthy \(pid \d+\), restart 1 after: signal: killed`, time.Minute)
+	}
+	up.end(0, 2*runTimeout)
 	noOrphans(t, 5*time.Second)
 	if got, want := lastLine(up.text()), "s3://temper/runs/twin/summary.json"; got != want {
 		t.Errorf("last line %q, want %q", got, want)
 	}
-	calm := newPlace(t)
-	calm.start(args...).end(0, runTimeout)
 	// The server keeps objects as files under their keys.
-	want, got := filepath.Join(calm.home, "store"), filepath.Join(p.home, "s3/buckets/temper")
-	if diff := runtest.CompareContents(contents(t, want), contents(t, got)); len(diff) > 0 {
+	got := filepath.Join(p.home, "s3/buckets/temper")
+	if diff := runtest.CompareContents(calmTwin(t), contents(t, got)); len(diff) > 0 {
 		t.Errorf("the run on S3 differs from the one on files: %+v", diff)
 	}
 	if out := p.temper(1, "run", "show", "twin", "--store", store); !strings.Contains(out, "unavailable") {
 		t.Errorf("without the server:\n%s", out)
 	}
-	sameShards(t, want, got)
+	sameShards(t, twin.shards, shards(t, got))
 }
 
 // contents is what the run left in a folder of objects.
@@ -66,32 +67,34 @@ func contents(t *testing.T, dir string) runtest.Contents {
 	return c
 }
 
-// sameShards compares the weights and optimizer states of all checkpoints.
-func sameShards(t *testing.T, want, got string) {
+// shards lists the weights and optimizer states of all checkpoints in a folder of objects.
+func shards(t *testing.T, dir string) map[string]blob.Info {
 	t.Helper()
-	shards := func(dir string) map[string]blob.Info {
-		store, err := fileblob.New(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer store.Close()
-		infos, err := store.List(t.Context(), "cas/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		out := map[string]blob.Info{}
-		for _, i := range infos {
-			out[i.Key] = i
-		}
-		return out
+	store, err := fileblob.New(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	a, b := shards(want), shards(got)
-	for key := range a {
-		if b[key].Size != a[key].Size {
-			t.Errorf("shard %s has %d bytes on files and %d on S3", key, a[key].Size, b[key].Size)
+	defer store.Close()
+	infos, err := store.List(t.Context(), "cas/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]blob.Info{}
+	for _, i := range infos {
+		out[i.Key] = i
+	}
+	return out
+}
+
+// sameShards compares the shards of a run on files with those of one on S3.
+func sameShards(t *testing.T, want, got map[string]blob.Info) {
+	t.Helper()
+	for key := range want {
+		if got[key].Size != want[key].Size {
+			t.Errorf("shard %s has %d bytes on files and %d on S3", key, want[key].Size, got[key].Size)
 		}
 	}
-	if len(a) == 0 {
+	if len(want) == 0 {
 		t.Error("no shards to compare")
 	}
 }

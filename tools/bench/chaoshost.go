@@ -211,11 +211,11 @@ func (c *chaosHost) Ended(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	id := workflows.RunWorkflowID(chaosRun)
-	d, err := c.client.DescribeWorkflowExecution(ctx, id, "")
+	d, err := c.client.DescribeWorkflow(ctx, id, "")
 	if err != nil {
 		return false, nil //nolint:nilerr // it is asked again
 	}
-	switch status := d.GetWorkflowExecutionInfo().GetStatus(); status {
+	switch status := d.Status; status {
 	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return false, nil
 	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED:

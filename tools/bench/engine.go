@@ -23,7 +23,6 @@ type engineOptions struct {
 	batches, contexts []int
 	newTokens         int
 	llama             enginebench.LlamaCPP
-	transformers      string
 	cpuProfile        string
 	asJSON            bool
 }
@@ -32,7 +31,7 @@ func engineCommand() *cobra.Command {
 	o := engineOptions{plan: enginebench.Plan{Seed: 1}}
 	cmd := &cobra.Command{
 		Use:   "engine",
-		Short: "Measure how fast the policy engine decodes, beside llama.cpp or transformers",
+		Short: "Measure how fast the policy engine decodes, beside llama.cpp",
 		Long: `Decodes random prompts with start weights, or with those of a model directory; nothing is trained. Each sequence of a batch has a prompt
 and --new-tokens that fill the context. Rates are those of the tokens after the first one, in which
 no prompt is read. "first" is the time until half of the batch had its first token.
@@ -56,7 +55,6 @@ their log-probabilities: two builds with one digest compute the same bits.`,
 	f.StringVar(&o.llama.URL, "llamacpp", "", "URL of a llama.cpp server with a model of the same shape (for one of --sizes)")
 	f.IntVar(&o.llama.PID, "llamacpp-pid", 0, "process of that server, for its CPU seconds")
 	f.StringVar(&o.plan.LlamaPython, "llamacpp-python", "", "Python with the package xllamacpp, to run its server on one thread beside, anew for each case")
-	f.StringVar(&o.transformers, "transformers", "", "Python with torch and transformers, to run their loop on one thread beside")
 	f.StringVar(&o.plan.Backend, "backend", "", "backend of our engine, as of temper rollout; empty = go")
 	f.IntVar(&o.plan.Ahead, "ahead", 0, "tokens of a sequence that an XLA device makes at a time; 0 = its own choice")
 	f.BoolVar(&o.plan.Graph, "graph", false, "keep our passes in the graph of the backend")
@@ -126,14 +124,6 @@ func (o *engineOptions) carryOut(cmd *cobra.Command) error {
 func (o *engineOptions) measure(ctx context.Context, p enginebench.Plan, report func(enginebench.Row)) error {
 	if o.llama.URL != "" {
 		p.Opponents = append(p.Opponents, o.llama)
-	}
-	if o.transformers != "" {
-		t, err := enginebench.StartTransformers(ctx, o.transformers, p.Model)
-		if err != nil {
-			return err
-		}
-		defer t.Close()
-		p.Opponents = append(p.Opponents, t)
 	}
 	return enginebench.Measure(ctx, p, report)
 }

@@ -19,21 +19,28 @@ func Build(root, dir string, tags ...string) error {
 	if err := goBuild(filepath.Join(root, "cmd/temper"), filepath.Join(dir, "temper"), tags...); err != nil {
 		return err
 	}
-	for _, server := range []string{"temporald", "s3d"} {
-		built, err := filepath.Abs(filepath.Join(root, "bin", server))
+	for _, name := range []string{"temporald", "s3d"} {
+		built, err := Server(root, name)
 		if err != nil {
 			return err
 		}
-		if _, err := os.Stat(built); err != nil {
-			if err := goBuild(filepath.Join(root, "tools", server), built); err != nil {
-				return err
-			}
-		}
-		if err := os.Symlink(built, filepath.Join(dir, server)); err != nil {
+		if err := os.Symlink(built, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Server returns the path of temporald or s3d in bin/, and builds it where it is missing.
+func Server(root, name string) (string, error) {
+	built, err := filepath.Abs(filepath.Join(root, "bin", name))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(built); err != nil {
+		return built, goBuild(filepath.Join(root, "tools", name), built)
+	}
+	return built, nil
 }
 
 // BuildBench puts temper-bench into the folder dir.

@@ -29,7 +29,7 @@ type ChildConfig struct {
 }
 
 // Role returns the arguments with which temper runs as the named role.
-func Role(name string, args ...string) []string { return append([]string{name}, args...) }
+func Role(name string, args ...string) []string { return append([]string{"role", name}, args...) }
 
 // Child is a running process of the service under test.
 type Child struct {

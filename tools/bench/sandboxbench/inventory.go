@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"temper/tools/bench/meter"
@@ -20,31 +19,19 @@ type Inventory struct {
 	NodeRSS     int64 `json:"node_rss_bytes"`
 	ZygoteRSS   int64 `json:"zygote_rss_bytes"` // of the service's descendants, shared pages once for each
 	Descriptors int   `json:"descriptors"`      // of all of them
-	// Kept are those of the descriptors that are the memory files of calls: a service
-	// keeps as many as it had calls and sessions at once.
-	Kept        int   `json:"kept_descriptors"`
-	Mounts      int   `json:"mounts"`       // of their mount namespaces and this process's, each once
-	Cgroups     int   `json:"cgroups"`      // folders of all hierarchies
-	SharedFiles int   `json:"shared_files"` // in /dev/shm
-	SharedBytes int64 `json:"shared_bytes"` // tmpfs and shared memory of the machine
-	TempFiles   int   `json:"temp_files"`   // in the temporary folder
+	Mounts      int   `json:"mounts"`           // of their mount namespaces and this process's, each once
+	Cgroups     int   `json:"cgroups"`          // folders of all hierarchies
+	SharedFiles int   `json:"shared_files"`     // in /dev/shm
+	SharedBytes int64 `json:"shared_bytes"`     // tmpfs and shared memory of the machine
+	TempFiles   int   `json:"temp_files"`       // in the temporary folder
 	// Strangers are processes of users that had none when the soak began.
 	Strangers int `json:"strangers"`
-}
-
-// own is without what a service keeps for its next calls, and what others on the
-// machine change too.
-func (i Inventory) own() Inventory {
-	i.Descriptors, i.Kept = i.Descriptors-i.Kept, 0
-	i.Cgroups, i.SharedFiles, i.SharedBytes, i.TempFiles, i.Strangers = 0, 0, 0, 0, 0
-	return i
 }
 
 // surveyor takes inventories of one service.
 type surveyor struct {
 	root  int
 	known map[uint32]bool // user ids that were there before
-	alone bool            // counts only what the service itself holds
 }
 
 func newSurveyor(root int) *surveyor {
@@ -65,16 +52,12 @@ func (s *surveyor) survey() (Inventory, error) {
 	pids := []int{os.Getpid()}
 	for _, p := range members {
 		pids = append(pids, p.PID)
-		all, kept := descriptors(p.PID)
-		inv.Descriptors, inv.Kept = inv.Descriptors+all, inv.Kept+kept
+		inv.Descriptors += entries(fmt.Sprintf("/proc/%d/fd", p.PID))
 	}
 	for _, p := range members[1:] {
 		inv.ZygoteRSS += p.RSS
 	}
 	inv.Mounts = mounts(pids)
-	if s.alone {
-		return inv, nil
-	}
 	for _, p := range all {
 		if !s.known[p.UID] {
 			inv.Strangers++
@@ -84,21 +67,6 @@ func (s *surveyor) survey() (Inventory, error) {
 	inv.SharedFiles, inv.TempFiles = entries("/dev/shm"), entries(os.TempDir())
 	inv.SharedBytes = meter.StatusBytes("/proc/meminfo", "Shmem")
 	return inv, nil
-}
-
-// descriptors counts those of a process, and the memory files of calls among them.
-func descriptors(pid int) (all, kept int) {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, 0 // it has ended
-	}
-	for _, name := range names {
-		if to, err := os.Readlink(filepath.Join(dir, name.Name())); err == nil && strings.HasPrefix(to, "/memfd:call") {
-			kept++
-		}
-	}
-	return len(names), kept
 }
 
 // entries counts what is in a folder; one that cannot be read counts as empty.

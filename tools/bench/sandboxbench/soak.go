@@ -119,11 +119,7 @@ func (s *surveyor) settled(ctx context.Context, before Inventory) (Inventory, er
 		if inv, err = s.survey(); err != nil {
 			return inv, err
 		}
-		was, is := before, inv
-		if s.alone {
-			was, is = before.own(), inv.own()
-		}
-		if before != (Inventory{}) && len(growth(was, is, false)) == 0 || ctx.Err() != nil {
+		if before != (Inventory{}) && len(growth(before, inv, false)) == 0 || ctx.Err() != nil {
 			break
 		}
 		if before == (Inventory{}) {
