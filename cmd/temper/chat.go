@@ -21,6 +21,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/converse"
 	"temper/internal/run"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
 	"temper/workers"
@@ -109,7 +110,7 @@ func (c *chatting) flags(cmd *cobra.Command) {
 	f.StringVar(&c.question, "prompt", "", "answer this question and end")
 	f.BoolVar(&c.asJSON, "json", false, "with --prompt, print one record")
 	f.StringVar(&c.system, "system", "", "system message; that of the model's template by default")
-	f.StringSliceVar(&c.tools, "tool", nil, "tools that the model may call; those of the run, or "+chat.ToolName+", by default")
+	f.StringSliceVar(&c.tools, "tool", nil, "tools that the model may call; those of the run, or "+builtin.Python+", by default")
 	f.BoolVar(&c.noTools, "no-tools", false, "let the model call none")
 	f.StringVar(&c.fixture, "fixture", "", "file of Python code that runs before each call")
 	f.IntVar(&c.maxTurns, "max-turns", 10, "turns of one answer")
@@ -219,7 +220,7 @@ func (c *chatting) toolConfig(rollout *config.Rollout) (cfg converse.ToolConfig,
 		}
 	}
 	if len(cfg.Names) == 0 {
-		cfg.Names = []string{chat.ToolName}
+		cfg.Names = []string{builtin.Python}
 	}
 	return cfg, len(cfg.Names) == 1 && cfg.Names[0] == chat.NoTools
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"temper/internal/chat/jinja"
+	"temper/internal/tool/builtin"
 )
 
 // Adapt rewrites a dialogue of the built-in teachers for this format. The teachers
@@ -211,7 +212,7 @@ func fitMessage(in dialect, m Message, ownTools bool) Message {
 		return m
 	}
 	adapted := d.adaptMessage(m)
-	if ownTools || d.tools == nil || d.tools.findTool(ToolName) != nil {
+	if ownTools || d.tools == nil || d.tools.findTool(builtin.Python) != nil {
 		adapted.ToolCalls = m.ToolCalls
 	}
 	return adapted

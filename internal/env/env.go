@@ -16,6 +16,7 @@ import (
 	"temper/internal/chat"
 	"temper/internal/reward"
 	"temper/internal/rl"
+	"temper/internal/tool/builtin"
 	"temper/sandbox/status"
 )
 
@@ -159,7 +160,7 @@ func (t *teacher) chance(p float64) bool { return t.rng.Float64() < p }
 // call makes one tool call with its result.
 func (t *teacher) call(code string, result chat.Outcome) {
 	t.messages = append(t.messages,
-		chat.CallMessage(chat.Call{Name: chat.ToolName, Code: code}),
+		chat.CallMessage(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: code}.Arguments()}),
 		chat.Message{Role: chat.RoleTool, Content: result.Text(0)})
 }
 

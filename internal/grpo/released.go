@@ -32,7 +32,7 @@ func AsReleased(t *rl.Trajectory) Released {
 		unseen := i == len(t.Turns)-1 && t.StopReason == rl.StopMaxTokens
 		for k := range turn.Calls {
 			call := &turn.Calls[k]
-			out.addTags(call.Code)
+			out.addTags(call.Arguments)
 			if unseen || call.Surplus() {
 				continue
 			}

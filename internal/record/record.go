@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"temper/internal/rl"
 )
@@ -48,10 +49,18 @@ func Decode(data []byte) ([]rl.Trajectory, error) {
 		}
 		return unpackAll(packed)
 	}
+	if bytes.HasPrefix(data, []byte(magicBefore)) {
+		return nil, errBefore
+	}
 	var out []rl.Trajectory
-	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields() // such as those of calls before v0.1.0
+	for dec.More() {
 		var t rl.Trajectory
 		err := dec.Decode(&t)
+		if err != nil && strings.Contains(err.Error(), "unknown field") {
+			err = fmt.Errorf("%w: %w", err, errBefore)
+		}
 		if err == nil {
 			err = t.Validate()
 		}

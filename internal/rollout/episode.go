@@ -177,7 +177,7 @@ func (e *episode) answerCalls(ctx context.Context, calls []chat.Call) ([]string,
 // answerCall answers the i-th call of the last turn.
 func (e *episode) answerCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall, error) {
 	cfg := &e.runner.cfg
-	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Stdin, Arguments: c.Arguments}
+	call := rl.ToolCall{Name: c.Name, Arguments: c.Arguments}
 	asked := tool.Call{Run: e.spec.RunID, Problem: &e.spec.Problem, Said: c, Session: e.session}
 	called, known := e.runner.deps.Tools[c.Name]
 	var outcome chat.Outcome

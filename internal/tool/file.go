@@ -7,6 +7,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/pyfile"
+	"temper/internal/tool/builtin"
 )
 
 // File is a Python file of the user's whose functions are tools. A run stores it, so
@@ -46,7 +47,7 @@ func NewFile(path string, data []byte) (File, []pyfile.Problem) {
 
 // reserved reports whether a name cannot be that of a function.
 func reserved(name string) bool {
-	return slices.Contains(chat.RolloutTools(), name) || name == chat.ToolJupyter || name == chat.NoTools || strings.HasPrefix(name, "__")
+	return slices.Contains(builtin.Names(), name) || name == chat.NoTools || strings.HasPrefix(name, "__")
 }
 
 // Functions are the tools of all files, in order.

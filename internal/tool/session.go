@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"temper/internal/chat"
 	"temper/internal/rl"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 )
 
@@ -79,11 +79,11 @@ func (k *Session) add(c Cell) {
 }
 
 // refusal says why the call cannot be the next cell; empty when it can.
-func (k *Session) refusal(call chat.Call) string {
+func (k *Session) refusal(p builtin.Program) string {
 	switch {
 	case len(k.code) >= maxSessionCalls:
 		return fmt.Sprintf("the session has run %d calls, the limit", len(k.code))
-	case k.bytes+len(call.Code)+len(call.Stdin) > maxSessionBytes:
+	case k.bytes+len(p.Code)+len(p.Input) > maxSessionBytes:
 		return fmt.Sprintf("the programs of the session are above the limit of %d bytes", maxSessionBytes)
 	}
 	return ""

@@ -72,8 +72,10 @@ func TestEachRule(t *testing.T) {
 		"skipped":       {watch.RuleSkipped, 6, "all 4 updates were skipped", func(s *watch.Step) { s.Train.SkippedUpdates, s.Train.Updates = 4, 0 }},
 		"infra errors":  {watch.RuleInfra, 4, "lost 5 of 256 trajectories", func(s *watch.Step) { s.Rollouts.InfraErrors = 5 }},
 		"nothing wrong": {"", 0, "", func(*watch.Step) {}},
-		"all solved":    {"", 0, "", func(s *watch.Step) { s.Rollouts.Kept, s.Rollouts.GroupsAllCorrect, s.Train.Updates, s.Train.Entropy = 0, 16, 0, 0 }},
-		"few infra":     {"", 0, "", func(s *watch.Step) { s.Rollouts.InfraErrors = 2 }},
+		"all solved": {"", 0, "", func(s *watch.Step) {
+			s.Rollouts.Kept, s.Rollouts.GroupsAllCorrect, s.Train.Updates, s.Train.Entropy = 0, 16, 0, 0
+		}},
+		"few infra": {"", 0, "", func(s *watch.Step) { s.Rollouts.InfraErrors = 2 }},
 	} {
 		got := play(t, cfg, 12, func(s *watch.Step) {
 			if s.Step > 3 {

@@ -227,13 +227,21 @@ function Times({ t }: { t: TrajectoryView }) {
   </>;
 }
 
+// Arguments shows each text among the arguments of a call as it is, such as the code of a
+// program, and all else as JSON.
+function Arguments({ text }: { text: string }) {
+  let members: [string, unknown][] = [];
+  try { members = Object.entries(JSON.parse(text)); } catch { return <Text text={text} mono />; }
+  return <>{members.map(([name, value]) => <div key={name}><p class="dim small">{name}</p><Text text={typeof value === "string" ? value : JSON.stringify(value)} mono /></div>)}</>;
+}
+
 function Conversation({ t }: { t: TrajectoryView }) {
   return <div class="conversation">
     <article class="msg msg-prompt"><header>prompt <span class="dim">{t.prompt_tokens} tokens</span></header><Text text={t.prompt} /></article>
     {t.conversation.map((turn, i) => <div key={i}>
       <article class="msg msg-policy"><header>policy <span class="dim">turn {i + 1}, {turn.end - turn.start} tokens, mean log-probability {num(turn.mean_logprob)}{turn.finish !== "stop" ? `, ended by ${turn.finish}` : ""}</span></header><Text text={turn.text} /></article>
       {(turn.calls ?? []).map((c, j) => <article key={j} class="msg msg-tool"><header>{c.name || "call"} <Status status={c.status} />{!c.id && <span class="dim">malformed</span>}</header>
-        {c.code && <Text text={c.code} mono />}{c.arguments && <Text text={c.arguments} mono />}{c.stdin && <><p class="dim small">standard input</p><Text text={c.stdin} mono /></>}
+        <Arguments text={c.arguments ?? ""} />
         <p class="dim small">answer to the policy</p><Text text={c.response} mono empty="no output" /></article>)}
       {!turn.calls?.length && turn.result && <article class="msg msg-tool"><header>after the turn</header><Text text={turn.result} mono /></article>}
     </div>)}

@@ -12,6 +12,7 @@ import (
 	"temper/internal/run"
 	"temper/internal/series"
 	"temper/internal/tokenizer"
+	"temper/internal/tool/builtin"
 	"temper/sandbox/status"
 )
 
@@ -233,7 +234,7 @@ func (w *writer) trajectory(step int, r *record.Row) *rl.Trajectory {
 		out := rl.Turn{Start: start, Finish: rl.FinishStop}
 		if turn < r.Calls {
 			push(w.words.call, true)
-			out.Calls = []rl.ToolCall{{ID: fmt.Sprintf("%s-%d-%d", r.Problem, r.Rollout, turn), Name: "python", Code: code, Status: status.OK, Response: "396"}}
+			out.Calls = []rl.ToolCall{{ID: fmt.Sprintf("%s-%d-%d", r.Problem, r.Rollout, turn), Name: "python", Arguments: builtin.Program{Code: code}.Arguments(), Status: status.OK, Response: "396"}}
 			if turn < r.FailedCalls {
 				out.Calls[0].Status, out.Calls[0].Response = status.Error, "NameError: name 'b' is not defined"
 			}
