@@ -123,6 +123,7 @@ var packages = []row{
 
 	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config", "internal/fault"}, reason: "every command line ends alike, whatever it runs"},
 	{pattern: "internal/screen", layer: composition},
+	{pattern: "internal/onestep", layer: composition},
 	{pattern: "internal/service", layer: composition},
 	{pattern: "internal/doctor", layer: composition},
 	{pattern: "internal/schedule", layer: composition},
