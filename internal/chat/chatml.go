@@ -20,7 +20,7 @@ type chatML struct {
 	// there beside them.
 	functions *Toolset
 	python    bool
-	// own says that the tools are those of a dialogue. Its schemas are no text of ours.
+	// own reports whether the tools belong to a dialogue, whose schemas are untrusted text.
 	own bool
 	// block describes the tools to the policy.
 	block string
@@ -189,9 +189,9 @@ func pythonSchema(session bool) string {
 	return `{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.` + note + `", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}`
 }
 
-// builder joins trusted text, in which special tokens count, and plain text, in
-// which they do not. Neighbouring text is encoded together, so that the tokens
-// are those of the whole rendering.
+// builder joins trusted text, in which special tokens count, and plain text, in which they
+// do not. It encodes neighbouring text together, so that the tokens equal the encoding of
+// the whole rendering.
 type builder struct {
 	parts []part
 }

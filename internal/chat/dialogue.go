@@ -34,7 +34,7 @@ type Message struct {
 
 // ToolCall is a well-formed call of an assistant message.
 type ToolCall struct {
-	// ID is a name for tool_call_id. A template sees one of its own.
+	// ID is a name for tool_call_id. A template sees another one.
 	ID string `json:"id,omitempty"`
 	// Type is "function".
 	Type string `json:"type,omitempty"`
@@ -96,8 +96,8 @@ func joinCalls(m Message, render func(ToolCall) (string, error)) (string, error)
 	return text, nil
 }
 
-// knownCall renders a call of the tool of the small ChatML in its one form, and a call of
-// another tool as it is.
+// knownCall renders a call of the tool of the small ChatML in its canonical form, and a
+// call of another tool unchanged.
 func knownCall(c ToolCall) (string, error) {
 	if !json.Valid([]byte(c.Function.Arguments)) {
 		return "", errors.New("arguments are no JSON; write a malformed call as content")
@@ -143,9 +143,9 @@ func (d Dialogue) Validate() error {
 	return nil
 }
 
-// checkCalls reports calls that do not fit the dialogue's own tools, nil for none, or
-// the schema of a built-in tool. Those of a run's own tools only its Format can judge; see
-// checkOwnCalls.
+// checkCalls reports calls that do not fit the dialogue's own tools, nil for none, or the
+// schema of a built-in tool. Only the Format of a run can check calls of the run's tools;
+// see checkOwnCalls.
 func (m Message) checkCalls(tools *Toolset) error {
 	if m.Role != RoleAssistant || len(m.ToolCalls) == 0 {
 		return nil
@@ -165,8 +165,8 @@ func (m Message) checkCalls(tools *Toolset) error {
 	return nil
 }
 
-// answers takes a message into account: the calls that wait for a result. A tool_call_id
-// must be that of the call whose turn it is.
+// answers returns the calls that wait for a result after the message. A tool_call_id must
+// name the next of them.
 func (m Message) answers(open []ToolCall) ([]ToolCall, error) {
 	switch {
 	case m.Role == RoleAssistant:

@@ -51,11 +51,11 @@ type Config struct {
 	// Functions are further tools, which the prompt shows after Tools. With some of them
 	// an empty Tools means that there are no others.
 	Functions []FunctionTool
-	// SessionTools are those of Tools whose calls share one process; the prompt says so.
+	// SessionTools are the tools whose calls share one process; the prompt tells the policy.
 	SessionTools []string
 	// Boxed says that an answer stands in \boxed{} within the answer tags.
 	Boxed bool
-	// SystemPrompt is trusted text of the operator. Empty means none, or that of the
+	// SystemPrompt is trusted text of the operator. Empty means none, or the prompt of the
 	// template.
 	SystemPrompt string
 	// ToolsInPrompt adds the signature of the tool to the small ChatML's prompt.

@@ -135,8 +135,8 @@ func (d *templated) cutTurn(before, after string, added []Message, n int) (strin
 	return text, nil
 }
 
-// cutLastTurn returns the last turn, by which two renderings differ. Where the template
-// would rewrite the answer, the turn is the answer as it is: nothing follows it.
+// cutLastTurn returns the last turn, by which two renderings differ. When the template
+// would rewrite the answer, the turn is the unchanged answer: nothing follows it.
 func (d *templated) cutLastTurn(before, after string, messages []Message) (string, error) {
 	if text, ok := strings.CutPrefix(after, before); ok {
 		at := strings.LastIndex(text, d.end)

@@ -32,7 +32,7 @@ type Invocation struct {
 	Name      string
 	Arguments *jinja.Dict
 	// Refused is the tool response to a call that cannot run; empty when it can. The
-	// wording is that of the released rStar2-Agent code.
+	// released rStar2-Agent code has the same wording.
 	Refused string
 	// raw is the arguments as JSON without space.
 	raw string

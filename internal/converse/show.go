@@ -99,7 +99,7 @@ func (p *Printer) showCall(e Executed) error {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// describeArguments shows the arguments of a call: a program as it is, and all else as
+// describeArguments returns the arguments of a call for a person: the text of a program, or
 // JSON.
 func describeArguments(arguments string) string {
 	program, err := builtin.ProgramOf(arguments)

@@ -108,7 +108,8 @@ func generate(rng *rand.Rand, split Split, n int, draw func(*rand.Rand) rl.Probl
 	})
 }
 
-// generateBy is generate where the split follows from another hash than that of the content.
+// generateBy is generate for problems whose split follows from a hash other than their
+// content hash.
 func generateBy(rng *rand.Rand, split Split, n int, draw func(*rand.Rand) (rl.Problem, uint64)) ([]rl.Problem, error) {
 	const maxTriesPerProblem = 1000
 	seen := map[uint64]bool{}

@@ -2,7 +2,7 @@
 // problems of which each was sampled several times, their confidence intervals, and the
 // comparison of two policies on the same problems. It samples and judges nothing.
 //
-// Invariant: every number is a function of the verdicts alone, whatever their order.
+// Invariant: every number is a function of the verdicts alone, in any order.
 package evalstats
 
 import (
@@ -192,7 +192,7 @@ func overProblems(ps []Problem, score func(Problem) float64) Estimate {
 	return Mean(scores)
 }
 
-// Mean is that of scores in 0 to 1, one for each problem.
+// Mean returns the mean of scores in 0 to 1, one for each problem.
 func Mean(scores []float64) Estimate {
 	n := float64(len(scores))
 	out := Estimate{Problems: len(scores)}

@@ -71,8 +71,8 @@ func (t *Service) newSession(ctx context.Context, r *run.Loaded) (*session, erro
 	return s, nil
 }
 
-// parkCurrent lets the current session wait for its run's next turn, and makes
-// room for another one of next bytes. A save that is under way goes on.
+// parkCurrent keeps the current session in memory for its run's next turn, and makes room
+// for a session of next bytes. A running save continues.
 func (t *Service) parkCurrent(ctx context.Context, next int64) error {
 	if t.current != nil {
 		t.parked.sessions = append(t.parked.sessions, t.current)
@@ -107,9 +107,8 @@ func (r *residents) removeSession(ctx context.Context, runID string) (*session, 
 	return s, nil
 }
 
-// makeRoom ends sessions until the others fit beside one of next bytes. Those that
-// have waited longest go first, each after its save under way: nobody else has that
-// copy of the state.
+// makeRoom ends sessions until the others fit beside a session of next bytes, the longest
+// waiting first. Each ends after its running save, which has the only copy of its state.
 func (r *residents) makeRoom(ctx context.Context, next int64) error {
 	for len(r.sessions) > 0 && !r.fitBeside(next) {
 		s := r.sessions[0]

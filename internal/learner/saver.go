@@ -97,7 +97,7 @@ func (v *saver) flush(ctx context.Context) error {
 	}
 }
 
-// takeOutcome is flush without the wait: a save that is still under way goes on.
+// takeOutcome is flush without the wait: a running save continues.
 func (v *saver) takeOutcome(ctx context.Context) error {
 	u := v.upload
 	if u == nil {

@@ -34,8 +34,8 @@ type Config struct {
 	Meter *cputime.Meter
 	// Graphs counts what was compiled since the process began; nil where nothing is.
 	Graphs func() series.Graphs
-	// Work says what an update by so many tokens in so many sequences computes, and what the
-	// devices can; nil where nobody knows.
+	// Work returns what an update by so many tokens in so many sequences computes, and the
+	// peak of the devices; nil when unknown.
 	Work func(r *run.Loaded, tokens, sequences int) *series.Work
 	// Background runs the storing of a checkpoint beside the calls; nil means a
 	// goroutine.
@@ -165,9 +165,8 @@ func (t *Service) SaveCheckpoint(ctx context.Context, in SaveInput) error {
 	return t.settle(err)
 }
 
-// Close ends all sessions, when no call runs any more. It waits for a save under way
-// as long as patience says. A save that takes longer is lost, and whoever goes on with
-// the run makes it again.
+// Close ends all sessions, once no call runs. It waits up to patience for a running save. A
+// save that takes longer is lost; the process that continues the run makes it again.
 func (t *Service) Close(patience time.Duration) {
 	defer t.lock()()
 	late := time.After(patience)
@@ -186,9 +185,8 @@ func (t *Service) lock() (unlock func()) {
 	return t.mu.Unlock
 }
 
-// settle drops the session whose lease another trainer has, and one whose device has
-// failed: the next attempt, here or elsewhere, opens the device anew and goes on from the
-// newest checkpoint.
+// settle drops a session whose lease another trainer has, or whose device has failed. The
+// next attempt opens the device again and continues from the newest checkpoint.
 func (t *Service) settle(err error) error {
 	var failure interface{ DeviceFailed() bool }
 	if errors.Is(err, checkpoint.ErrFenced) || errors.As(err, &failure) && failure.DeviceFailed() {
@@ -317,7 +315,7 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
 }
 
-// compilation is what was compiled before a span of work; nil before where nobody counts.
+// compilation is what was compiled before a span of work; before is nil when not counted.
 type compilation struct {
 	count  func() series.Graphs
 	before *series.Graphs
@@ -359,8 +357,8 @@ func (t *Service) checkBatch(ctx context.Context, in StepInput) error {
 	return nil
 }
 
-// seek brings the current session to a cursor: it goes on from where the session is,
-// or from the newest checkpoint before the cursor.
+// seek brings the current session to a cursor: from its present cursor, or from the newest
+// checkpoint before the wanted one.
 func (t *Service) seek(ctx context.Context, want int) error {
 	s := t.current
 	if !s.stateValid || s.cursor > want || s.cursor+1 < want {

@@ -45,9 +45,9 @@ func (s *session) retention() retention {
 	return retention{Loaded: s.Loaded, store: s.store, lease: s.lease}
 }
 
-// resume goes on with a session in another call. It asks how the save under way
-// ended, and takes the lease back when another trainer has had the run meanwhile. The
-// state is still that of its cursor.
+// resume prepares a session for another call. It takes the outcome of the last save, and
+// acquires the lease again when another trainer has had the run meanwhile. The state still
+// belongs to its cursor.
 func (s *session) resume(ctx context.Context) error {
 	if err := s.saves.takeOutcome(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
 		return err
@@ -128,8 +128,8 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	})
 }
 
-// rebuild replaces the learner by one for other settings, where an amendment
-// says so. The state goes over by way of the host, with every bit of it.
+// rebuild replaces the learner when an amendment changes its settings. The state passes
+// through the host with every bit.
 func (s *session) rebuild(cfg config.Run) error {
 	want := graphsOf(cfg)
 	if s.graphs == want {

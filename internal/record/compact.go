@@ -26,8 +26,8 @@ const (
 	maxSection = 1 << 30
 )
 
-// newEncoder and newDecoder make a coder that nobody has to share: what it holds is small
-// beside a record.
+// newEncoder and newDecoder make a coder for one caller: its buffers are small beside a
+// record.
 func newEncoder() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(true))

@@ -79,7 +79,7 @@ func Pack(t *rl.Trajectory) (Packed, error) {
 	return p, nil
 }
 
-// onlySampled reports whether all log-probabilities beside those of sampled tokens are
+// onlySampled reports whether the log-probabilities of all tokens that were not sampled are
 // exactly 0, as they should be.
 func onlySampled(t *rl.Trajectory) bool {
 	for i, in := range t.LossMask {

@@ -39,7 +39,7 @@ func Lines(ts []rl.Trajectory) ([]byte, error) {
 // IsCompact reports whether stored bytes are a compact record.
 func IsCompact(data []byte) bool { return bytes.HasPrefix(data, []byte(magic)) }
 
-// Decode reads trajectories in either form. Those of a compact record have no Text.
+// Decode reads trajectories in either form. Trajectories of a compact record have no Text.
 // The error names the first one that cannot be read.
 func Decode(data []byte) ([]rl.Trajectory, error) {
 	if IsCompact(data) {

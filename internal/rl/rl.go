@@ -57,7 +57,7 @@ const (
 	StopAnswered  StopReason = "answered"   // the last turn made no tool call
 	StopMaxTurns  StopReason = "max_turns"  // the turn limit was reached with a call outstanding
 	StopMaxTokens StopReason = "max_tokens" // the response token limit was reached
-	// StopCut is no end: the trajectory goes on under a newer policy. No group has it.
+	// StopCut marks a trajectory that a newer policy continues. No group has one.
 	StopCut        StopReason = "cut"
 	StopInfraError StopReason = "infra_error" // engine or sandbox failed for good; excluded from its group
 	// The run's own reward function failed, and reward.on_error is exclude.

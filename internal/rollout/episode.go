@@ -49,9 +49,9 @@ func (e *episode) checkSpec() error {
 	return nil
 }
 
-// runTurns is the agent loop. A turn that was cut at the token limit stops the
-// trajectory, whatever it says. Otherwise a turn without a call is the answer; then
-// the turn limit stops the trajectory, and last a lack of room for the tool results.
+// runTurns is the agent loop. A turn that was cut at the token limit stops the trajectory.
+// Otherwise a turn without a call is the answer; then the turn limit stops the
+// trajectory, and last a lack of room for the tool results.
 func (e *episode) runTurns(ctx context.Context) (rl.StopReason, error) {
 	for {
 		sampled, finish, err := e.generateTurn(ctx)

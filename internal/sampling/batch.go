@@ -163,8 +163,8 @@ func readShards(ctx context.Context, store blob.Store, shards []blob.Ref) ([]run
 	return out, nil
 }
 
-// recordGroups makes the records of groups again, which say the same: those that were
-// sampled by an older program, and those of a shard that is gone or damaged.
+// recordGroups makes the records of groups again, with equal content, when a shard is gone
+// or damaged or an older program sampled the groups.
 func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.GroupRecord, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	cfg, err := run.ReadConfig(ctx, store, in.Run)
@@ -209,8 +209,8 @@ func checkComplete(groups []run.GroupRecord, in BatchInput) error {
 	return nil
 }
 
-// rolloutNumbers are the numbers of a step over all that was sampled. Sums are taken
-// in order, that of the step's problems, so that their bits do not depend on shards.
+// rolloutNumbers returns the numbers of a step over all its trajectories. It sums in the
+// order of the step's problems, so that the bits do not depend on shards.
 func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 	byID := make(map[string]*run.GroupRecord, len(groups))
 	for i := range groups {

@@ -44,8 +44,8 @@ type pool struct {
 	waiting []int64 // versions that calls wait for
 }
 
-// engineEntry is an engine of a run. Calls for the policy that it serves share it; while
-// it has users nobody replaces that policy.
+// engineEntry is an engine of a run. Calls for the policy that it serves share it; the
+// policy stays while the engine has users.
 type engineEntry struct {
 	engine  Engine
 	version int64 // that it serves or loads; -1 for none

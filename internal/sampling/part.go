@@ -52,7 +52,7 @@ func (in GroupsInput) sampledAs(t *rl.Trajectory) bool {
 	return true
 }
 
-// encodePart makes the stored form of a group that goes on.
+// encodePart returns the stored form of an unfinished group.
 func encodePart(group *openGroup) ([]byte, error) {
 	cells, err := json.Marshal(group.cells)
 	if err != nil {
@@ -66,7 +66,7 @@ func encodePart(group *openGroup) ([]byte, error) {
 	return append(append(data, cells...), packed...), nil
 }
 
-// decodePart reads a group that goes on, by rollout. Errors: blob.ErrCorrupt.
+// decodePart reads an unfinished group, by rollout. Errors: blob.ErrCorrupt.
 func decodePart(data []byte) (packed []record.Packed, cells [][]tool.Cell, err error) {
 	bad := func(why error) ([]record.Packed, [][]tool.Cell, error) {
 		return nil, nil, fmt.Errorf("%w: %w", why, blob.ErrCorrupt)
@@ -100,7 +100,7 @@ func (l lostParts) Error() string {
 	return fmt.Sprintf("nothing can be read of what was sampled before of %d problems, the first is %s", len(l), l[0])
 }
 
-// takeParts lets the open groups go on from what the call before has stored of them.
+// takeParts restores the open groups from what the previous call has stored.
 // Errors: lostParts.
 func (g *gathering) takeParts(ctx context.Context, problems []rl.Problem) error {
 	if len(g.in.Before) == 0 {
@@ -198,7 +198,7 @@ func (g *gathering) withoutStored(ctx context.Context, problems []rl.Problem) ([
 	return todo, nil
 }
 
-// storePart stores a group of which trajectories go on under a newer policy.
+// storePart stores a group with trajectories that a newer policy continues.
 func (g *gathering) storePart(ctx context.Context, group *openGroup) error {
 	failpoint.Hit("sampling/before-part")
 	data, err := encodePart(group)

@@ -45,7 +45,7 @@ func NewFile(path string, data []byte) (File, []pyfile.Problem) {
 	return out, problems
 }
 
-// reserved reports whether a name cannot be that of a function.
+// reserved reports whether a function cannot have the name.
 func reserved(name string) bool {
 	return slices.Contains(builtin.Names(), name) || name == chat.NoTools || strings.HasPrefix(name, "__")
 }

@@ -30,8 +30,8 @@ type Tool interface {
 	// Mark is a hash of all that the answer depends on. It is part of the id of the
 	// call, so that an executor that remembers ids never answers for another call.
 	Mark(c Call) uint64
-	// Call runs a call that was not refused. It is idempotent for the id of the call.
-	// Errors: ErrFixture, those of sandbox.Executor.
+	// Call runs a call that was not refused. It is idempotent for the id of the call. It
+	// returns ErrFixture and the errors of sandbox.Executor.
 	Call(ctx context.Context, c Call) (Answer, error)
 }
 
@@ -76,8 +76,8 @@ type Config struct {
 // Set is the tools of a run by their names.
 type Set map[string]Tool
 
-// NewSet returns the tools of a run: the built-in ones and those of its files. The format
-// of a run decides which of them a call can name.
+// NewSet returns the tools of a run: the built-in ones and the functions of its files. The
+// format of a run decides which of them a call can name.
 func NewSet(c Config) Set {
 	set := Set{}
 	for _, t := range builtin.Tools() {

@@ -1,10 +1,9 @@
-// Package verdict decides, after each step of a stage, whether the stage goes on: it has
-// reached a plateau, or its bound, or the policy has collapsed. It reads and writes
-// nothing: its caller stores what it says with each step.
+// Package verdict decides after each step whether a stage continues, ends at a plateau or
+// at its bound, or pauses because the policy has collapsed. It reads and writes nothing:
+// its caller stores the verdict with each step.
 //
 // Invariant: a verdict is a function of the figures of the stage's steps and of its
-// evaluations, so that a run that was killed ends its stages where it would have ended
-// them.
+// evaluations, so that a killed run ends its stages at the same steps.
 package verdict
 
 import (
@@ -18,7 +17,7 @@ import (
 // Kind is what a verdict says.
 type Kind string
 
-// The kinds of verdicts. The empty one lets the stage go on.
+// The kinds of verdicts. With the empty one the stage continues.
 const (
 	GoOn     Kind = ""
 	Plateau  Kind = "plateau"
@@ -68,7 +67,7 @@ type Case struct {
 	Scores []Score
 	// Last says that the stage has no further step.
 	Last bool
-	// CollapsedSince is that of the verdict before.
+	// CollapsedSince is CollapsedSince of the previous verdict.
 	CollapsedSince int
 }
 
@@ -182,7 +181,7 @@ func byTokens(f Figures) (float64, bool)     { return f.Tokens, true }
 func byToolErrors(f Figures) (float64, bool) { return f.ToolErrors, true }
 func byEntropy(f Figures) (float64, bool)    { return f.Entropy, f.Updates > 0 }
 
-// mean is that of the steps that count, in order; NaN where none does.
+// mean returns the mean over the steps that count, in order; NaN when none does.
 func mean(fs []Figures, value func(Figures) (float64, bool)) float64 {
 	sum, n := 0.0, 0
 	for _, f := range fs {

@@ -1,6 +1,6 @@
-// Package judge reads what the store holds of a run and decides by it: whether RL may
-// begin after the supervised updates, and whether a stage goes on after a step. The rules
-// for stages are those of package verdict.
+// Package judge decides from what a run has stored whether RL may begin after the
+// supervised updates, and whether a stage continues after a step. Package verdict has the
+// rules for stages.
 //
 // Invariant: each decision is stored before anything follows from it, and is a function
 // of stored figures alone.
