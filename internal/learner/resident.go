@@ -10,13 +10,13 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Runs that share a trainer take turns. The states of the runs that wait stay in
-// memory while there is room: a run whose turn comes goes on without a restore. They
-// are a cache and no more: a state is a function of its run's cursor, and it is
-// dropped when another trainer may have gone on with the run.
+// Runs that share a trainer take turns. The states of waiting runs stay in memory as far
+// as they fit, so that a run continues without a restore. They are a cache: a state is a
+// function of its run's cursor, and is dropped when another trainer may have continued
+// the run.
 
-// bytesPerParameter is what a learner holds for each: weights, two moments and a
-// gradient or a reference policy, in float32.
+// bytesPerParameter is the memory of a learner for each parameter: the weight, two moments,
+// and a gradient or a reference policy, in float32.
 const bytesPerParameter = 16
 
 // sizeOf estimates the memory of a run's learner in bytes, without activations.
@@ -81,7 +81,7 @@ func (t *Service) parkCurrent(ctx context.Context, next int64) error {
 	return t.parked.makeRoom(ctx, next)
 }
 
-// residents are the sessions of runs that wait. The one that waits longest is first.
+// residents holds the sessions of waiting runs, the longest waiting first.
 type residents struct {
 	limits   *Config
 	sessions []*session

@@ -150,8 +150,8 @@ func (s *session) rebuild(cfg config.Run) error {
 	return learner.RestoreState(state)
 }
 
-// ensureReference gives the learner the reference policy of an RL step, where
-// the objective asks for one.
+// ensureReference gives the learner the reference policy of an RL step when the objective
+// needs one.
 func (s *session) ensureReference(ctx context.Context, step int) error {
 	want, ok := s.timetable().reference(step)
 	if !ok || s.reference == want {
@@ -205,7 +205,7 @@ func (s *session) save(ctx context.Context) error {
 	return nil
 }
 
-// saveNow is save, and waits until the checkpoint exists.
+// saveNow saves and waits until the checkpoint exists.
 func (s *session) saveNow(ctx context.Context) error {
 	if err := s.save(ctx); err != nil {
 		return err
@@ -213,9 +213,8 @@ func (s *session) saveNow(ctx context.Context) error {
 	return s.saves.flush(ctx)
 }
 
-// saveIfAsked saves when it is asked to, and checks in any case that a result may
-// still be stored. It waits for the last checkpoint of a stretch: perhaps no later
-// call would make it again.
+// saveIfAsked saves when asked to, and always checks that results may still be stored. It
+// waits for the last checkpoint of a stretch, which no later call might make again.
 func (s *session) saveIfAsked(ctx context.Context, asked, last bool) error {
 	switch {
 	case asked && last:
@@ -255,8 +254,7 @@ func (s *session) finishInterruptedSave(ctx context.Context) error {
 	return s.save(ctx)
 }
 
-// publish stores the weights at the current cursor as a policy. Publishing a
-// stored one again changes nothing.
+// publish stores the weights at the current cursor as a policy. It is idempotent.
 func (s *session) publish(ctx context.Context) (run.Policy, error) {
 	version := int64(s.cursor - s.timetable().cursor(0))
 	if err := s.lease.Check(ctx); err != nil {
@@ -276,7 +274,8 @@ func (s *session) publish(ctx context.Context) (run.Policy, error) {
 	return artifact.PutOnce(ctx, s.store, s.Layout.PolicyRef(version), run.Policy{Version: version, Ref: ref})
 }
 
-// formOf is how a policy of a run is published: as the run says, or as it was published first.
+// formOf returns the form in which a policy is published: the form of its first
+// publication, or the run's.
 func (h Sharing) formOf(ctx context.Context, r *run.Loaded, version int64) (checkpoint.Form, error) {
 	form := checkpoint.Form{ShardFrom: int64(r.Config.At(int(version)).Checkpoint.ShardPolicies)}
 	if h.Room != nil {

@@ -1,6 +1,6 @@
-// Package promotion owns the rule by which a newly trained policy takes the
-// place of the last good one: thresholds on what both scored on the same
-// held-out problems. It does not know where scores come from.
+// Package promotion owns the rules by which a newly trained policy replaces the last good
+// one: thresholds on the scores of both on the same held-out problems. It does not know
+// where scores come from.
 //
 // Invariant: a policy whose score is unknown or no number passes no rule.
 package promotion
@@ -18,8 +18,8 @@ import (
 	"temper/internal/series"
 )
 
-// Metrics that a rule may name, each a mean over held-out problems. Accuracy and
-// what is called mean are of greedy rollouts, the others of sampled ones.
+// Metrics that a rule may name, each a mean over held-out problems. Accuracy and the
+// metrics called mean come from greedy rollouts, the others from sampled ones.
 const (
 	Accuracy        = "accuracy"
 	SampledAccuracy = "sampled_accuracy"
@@ -107,7 +107,7 @@ func (r Rule) String() string {
 	return name + op + value
 }
 
-// Verdict is what one rule says of a candidate.
+// Verdict is the result of one rule for a candidate.
 type Verdict struct {
 	Rule   string `json:"rule"`
 	Passed bool   `json:"passed"`
@@ -126,7 +126,7 @@ func Judge(rules []Rule, candidate, good []Score) (verdicts []Verdict, passed bo
 	return verdicts, passed
 }
 
-// slack allows for the rounding of sums. It is far below what one problem adds to a
+// slack allows for the rounding of sums. It is far below the weight of one problem in a
 // score.
 const slack = 1e-9
 
@@ -159,8 +159,8 @@ func (r Rule) judge(candidate, good []Score) Verdict {
 	return v
 }
 
-// mean is the mean of a metric over the problems of a stage, or of all; ok is
-// false where a score is missing or no number.
+// mean returns the mean of a metric over the problems of a stage, or of all stages; ok is
+// false when a score is missing or no number.
 func mean(scores []Score, stage, metric string) (value float64, ok bool) {
 	sum, n := 0.0, 0
 	for _, s := range scores {

@@ -60,7 +60,7 @@ func newGathering(s *sampler, in GroupsInput) *gathering {
 
 func (g *gathering) key(problemID string) string { return g.run.Layout.Group(g.in.Step, problemID) }
 
-// keep records a group that is stored.
+// keep adds the record of a stored group.
 func (g *gathering) keep(ctx context.Context, stored storedGroup) error {
 	made, err := g.recorder.record(ctx, stored)
 	g.mu.Lock()
@@ -113,7 +113,7 @@ func (g *gathering) missing(problems []rl.Problem) iter.Seq[rollout.Spec] {
 	}
 }
 
-// specOf is what to sample of a trajectory: all of it, or its part.
+// specOf returns the Spec of a trajectory, or of its part.
 func (g *gathering) specOf(group *openGroup, i int) rollout.Spec {
 	s := g.spec
 	s.Problem, s.Rollout = group.problem, i
@@ -153,7 +153,7 @@ func (g *gathering) restoreEnded(ctx context.Context) error {
 	return err
 }
 
-// isOurs reports whether a stored trajectory is the one that would be sampled.
+// isOurs reports whether a stored trajectory equals the one to sample.
 func (g *gathering) isOurs(group *openGroup, t *rl.Trajectory) bool {
 	if t.Rollout < 0 || t.Rollout >= len(group.ended) || group.ended[t.Rollout].Tokens() > 0 {
 		return false
@@ -163,8 +163,8 @@ func (g *gathering) isOurs(group *openGroup, t *rl.Trajectory) bool {
 	return t.Stage == s.Stage && t.Step == s.Step && t.Seed == s.TrajectorySeed() && len(t.Tokens) > 0 && g.in.sampledAs(t)
 }
 
-// place puts a trajectory into its group and reports whether that is complete; then it
-// is not open any more.
+// place puts a trajectory into its group, and reports whether the group is complete and so
+// no longer open.
 func (g *gathering) place(group *openGroup, packed record.Packed) (complete bool) {
 	group.ended[packed.Rollout] = packed
 	if group.left--; group.left > 0 {
@@ -174,7 +174,7 @@ func (g *gathering) place(group *openGroup, packed record.Packed) (complete bool
 	return true
 }
 
-// end takes a trajectory that has just ended or was cut.
+// end places a trajectory that has ended or was cut.
 func (g *gathering) end(ctx context.Context, s rollout.Spec, t rl.Trajectory) error {
 	packed, err := record.Pack(&t)
 	if err != nil {
@@ -202,7 +202,7 @@ func (g *gathering) end(ctx context.Context, s rollout.Spec, t rl.Trajectory) er
 	return nil
 }
 
-// storeGroup stores a complete group and what becomes of it.
+// storeGroup stores a complete group, its samples and its record.
 func (g *gathering) storeGroup(ctx context.Context, group *openGroup) error {
 	g.storing <- struct{}{}
 	defer func() { <-g.storing }()

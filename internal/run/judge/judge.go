@@ -21,7 +21,7 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// StageInput asks what becomes of a stage after a step.
+// StageInput asks for the verdict on a stage after a step.
 type StageInput struct {
 	Run   run.Ref   `json:"run"`
 	Stage run.Stage `json:"stage"`
@@ -32,7 +32,7 @@ type StageInput struct {
 	Last bool `json:"last,omitempty"`
 }
 
-// StageVerdict is what the workflow needs to know of a verdict.
+// StageVerdict is the part of a verdict that the workflow needs.
 type StageVerdict struct {
 	Kind   verdict.Kind `json:"kind,omitempty"`
 	Reason string       `json:"reason,omitempty"`
@@ -40,7 +40,7 @@ type StageVerdict struct {
 	Pause  bool         `json:"pause,omitempty"`
 }
 
-// Stage returns the verdict of a step, the stored one where there is one.
+// Stage returns the verdict of a step. A stored verdict stays.
 func Stage(ctx context.Context, store blob.Store, in StageInput) (StageVerdict, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	done, ok, err := artifact.Lookup[verdict.Verdict](ctx, store, layout.Verdict(in.Step))
@@ -82,8 +82,8 @@ func brief(v verdict.Verdict) StageVerdict {
 	return StageVerdict{Kind: v.Kind, Reason: v.Reason, End: v.End, Pause: v.Pause}
 }
 
-// trailBefore is the verdict of the step before, or the figures of the stage's steps
-// where that was not judged: the rules were switched on since.
+// trailBefore returns the verdict of the previous step, or the figures of the stage's steps
+// when the rules were off at that step.
 func trailBefore(ctx context.Context, store blob.Store, layout artifact.Layout, in StageInput) (verdict.Verdict, error) {
 	if in.Step <= in.First {
 		return verdict.Verdict{}, nil
@@ -99,7 +99,7 @@ func trailBefore(ctx context.Context, store blob.Store, layout artifact.Layout, 
 	})
 }
 
-// figures reads what a step stored of its rollouts and of its update.
+// figures reads the stored numbers of a step's rollouts and update.
 func figures(ctx context.Context, store blob.Store, layout artifact.Layout, step int) (verdict.Figures, error) {
 	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.BatchStats(step))
 	if err == nil && !ok {
@@ -119,7 +119,7 @@ func figures(ctx context.Context, store blob.Store, layout artifact.Layout, step
 	}, err
 }
 
-// scores are the evaluations of the plateau's set within the stage.
+// scores returns the evaluations of the plateau's set within the stage.
 func scores(ctx context.Context, store blob.Store, layout artifact.Layout, p config.Plateau, sets []config.EvalSet, trail []verdict.Figures) ([]verdict.Score, error) {
 	at := slices.IndexFunc(sets, func(s config.EvalSet) bool { return s.Name == p.Eval })
 	if !p.On() || at < 0 || sets[at].EverySteps == 0 {
@@ -147,7 +147,7 @@ func scores(ctx context.Context, store blob.Store, layout artifact.Layout, p con
 	return out, err
 }
 
-// withBest names the checkpoint whose policy earned most, and what to do with it.
+// withBest adds the checkpoint with the best policy to a verdict, and what to do with it.
 func withBest(ctx context.Context, store blob.Store, runID, reason string) (string, error) {
 	plan, ok, err := run.StoredPlan(ctx, store, runID)
 	if err != nil || !ok {
@@ -178,7 +178,7 @@ type GateInput struct {
 	Before run.Evaluation `json:"before"`
 }
 
-// GateResult says whether RL may begin, and the figures.
+// GateResult reports whether RL may begin, with the figures.
 type GateResult struct {
 	Passed bool   `json:"passed"`
 	Text   string `json:"text"`
