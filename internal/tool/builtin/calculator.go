@@ -117,12 +117,12 @@ func (p *expressionParser) unexpected() error {
 	return errors.New("the expression ends too early")
 }
 
-// sum = product { (+ | -) product }
+// sum reads: product { (+ | -) product }.
 func (p *expressionParser) sum() (*big.Rat, error) {
 	return p.chain(p.product, "+", "-")
 }
 
-// product = sign { (* | / | // | %) sign }
+// product reads: sign { (* | / | // | %) sign }.
 func (p *expressionParser) product() (*big.Rat, error) {
 	return p.chain(p.sign, "*", "/", "//", "%")
 }
@@ -143,7 +143,7 @@ func (p *expressionParser) chain(operand func() (*big.Rat, error), operators ...
 	return x, err
 }
 
-// sign = (- | +) sign | power
+// sign reads: (- | +) sign | power.
 func (p *expressionParser) sign() (*big.Rat, error) {
 	op, ok := p.take("-", "+")
 	if !ok {
@@ -160,7 +160,7 @@ func (p *expressionParser) sign() (*big.Rat, error) {
 	return x, err
 }
 
-// power = atom [ ** sign ]
+// power reads: atom [ ** sign ].
 func (p *expressionParser) power() (*big.Rat, error) {
 	x, err := p.atom()
 	if err != nil {
@@ -180,7 +180,7 @@ func (p *expressionParser) power() (*big.Rat, error) {
 	return raise(x, y)
 }
 
-// atom = number | ( sum ) | name ( sum {, sum} )
+// atom reads: number | ( sum ) | name ( sum {, sum} ).
 func (p *expressionParser) atom() (*big.Rat, error) {
 	token := p.peek()
 	switch {
