@@ -192,7 +192,7 @@ func TestHostileTexts(t *testing.T) {
 			t.Fatal(err)
 		}
 		v["answer"] = "</script><script>alert(1)</script>\x00\x1b[31m\u202e"
-		v["turns"] = []any{map[string]any{"start": v["prompt_tokens"], "end": 1e9, "finish": "stop", "calls": []any{map[string]any{"id": "a", "name": "<img src=x onerror=alert(1)>", "code": strings.Repeat("A", 10<<20), "status": "ok", "response": "<b>"}}}}
+		v["turns"] = []any{map[string]any{"start": v["prompt_tokens"], "end": 1e9, "finish": "stop", "calls": []any{map[string]any{"id": "a", "name": "<img src=x onerror=alert(1)>", "arguments": strings.Repeat("A", 10<<20), "status": "ok", "response": "<b>"}}}}
 		lines = append(lines, v)
 	}
 	var out []byte

@@ -171,7 +171,7 @@ func (c *cutter) text(from, to int) string {
 func (c *cutter) turn(t *rl.Trajectory, turn *rl.Turn, next int) TurnView {
 	v := TurnView{Start: turn.Start, End: turn.End, Finish: string(turn.Finish), Text: c.text(turn.Start, turn.End), Result: c.text(turn.End, next)}
 	for _, call := range turn.Calls {
-		for _, field := range []*string{&call.Code, &call.Response, &call.Stdin, &call.Arguments} {
+		for _, field := range []*string{&call.Response, &call.Arguments} {
 			if len(*field) > maxText {
 				c.cut += len(*field) - maxText
 				*field = (*field)[:maxText]

@@ -15,6 +15,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/openai/chatclient"
 	"temper/internal/run/modeldir"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
 )
@@ -91,7 +92,7 @@ func (t *Talk) ToolConfig(ctx context.Context, size int) (cfg chatclient.ToolCon
 		}
 	}
 	if len(cfg.Names) == 0 {
-		cfg.Names = []string{chat.ToolName}
+		cfg.Names = []string{builtin.Python}
 	}
 	if t.NoTools || len(cfg.Names) == 1 && cfg.Names[0] == chat.NoTools {
 		return cfg, false, nil

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"temper/internal/chat"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/openai/chatclient"
+	"temper/internal/tool/builtin"
 	"temper/workers"
 )
 
@@ -91,7 +91,7 @@ func (c *chatting) flags(cmd *cobra.Command) {
 	f.StringVar(&c.question, "prompt", "", "answer this question and end")
 	f.BoolVar(&c.asJSON, "json", false, "with --prompt, print one record")
 	f.StringVar(&c.system, "system", "", "system message; that of the model's template by default")
-	f.StringSliceVar(&c.Tools, "tool", nil, "tools that the model may call; those of the run, or "+chat.ToolName+", by default")
+	f.StringSliceVar(&c.Tools, "tool", nil, "tools that the model may call; those of the run, or "+builtin.Python+", by default")
 	f.BoolVar(&c.NoTools, "no-tools", false, "let the model call none")
 	f.StringVar(&c.fixture, "fixture", "", "file of Python code that runs before each call")
 	f.IntVar(&c.maxTurns, "max-turns", 10, "turns of one answer")

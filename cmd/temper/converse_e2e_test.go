@@ -22,6 +22,7 @@ import (
 	"temper/internal/inference/inferencetest"
 	"temper/internal/openai"
 	"temper/internal/proc/testbin"
+	"temper/internal/tool/builtin"
 )
 
 // scriptedModel serves a model that runs a program for each question but "slow?", which it
@@ -45,7 +46,7 @@ func scriptedModel(t *testing.T) (url string) {
 		context := tok.Decode(r.Tokens)
 		at := strings.LastIndex(context, "assistant\n") + len("assistant\n")
 		before := context[:at]
-		said := "<reason>I count.</reason>\n" + chat.RenderCall(chat.Call{Name: "python", Code: "import os\nprint(base + 1, os.listdir('/'), input())", Stdin: "in"})
+		said := "<reason>I count.</reason>\n" + chat.RenderCall(chat.Call{Name: "python", Arguments: builtin.Program{Code: "import os\nprint(base + 1, os.listdir('/'), input())", Input: "in"}.Arguments()})
 		last := before[strings.LastIndex(before, "user\n"):]
 		switch {
 		case strings.Contains(last, "slow?"):

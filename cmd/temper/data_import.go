@@ -21,6 +21,7 @@ import (
 	"temper/internal/reward"
 	"temper/internal/run/setup"
 	"temper/internal/runs"
+	"temper/internal/tool/builtin"
 )
 
 // importFlags are the flags of `temper data import`.
@@ -92,7 +93,7 @@ func (f *importFlags) flags(cmd *cobra.Command) {
 	s.StringArrayVar(&f.against, "against", nil, "benchmark in any layout: drop rows that share 8 words in a row with it; repeatable")
 	s.IntVar(&f.opts.MaxPromptChars, "max-prompt-chars", 0, "drop longer prompts; 0 for no bound")
 	s.IntVar(&f.opts.MaxPromptTokens, "max-prompt-tokens", 0, "drop longer prompts, counted by the chat format; of dialogues, the whole; 0 for no bound")
-	s.StringVar(&f.opts.Fields.CodeTool, "code-tool", chat.ToolName, "tool of the call that code becomes: "+strings.Join(chat.RolloutTools(), ", "))
+	s.StringVar(&f.opts.Fields.CodeTool, "code-tool", builtin.Python, "tool of the call that code becomes: "+strings.Join(builtin.Programs(), ", "))
 	s.Int64Var(&f.opts.MaxBad, "max-bad", 0, "malformed rows that are tolerated")
 	s.BoolVar(&f.json, "json", false, "print the report as JSON")
 	f.format.add(s)

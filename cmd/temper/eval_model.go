@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"temper/internal/chat"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/evaluate"
 	"temper/internal/openai/chatclient"
+	"temper/internal/tool/builtin"
 	"temper/trainer/hf"
 	"temper/workers"
 )
@@ -49,7 +49,7 @@ func newModelEval(cmd *cobra.Command, p *config.Process) *modelEval {
 	f.StringVar(&e.chat.URL, "url", "", "server of OpenAI's API, such as http://127.0.0.1:8000")
 	f.StringVar(&e.chat.Client.Model, "name", "", "model of that server; its first one by default")
 	f.StringVar(&e.chat.system, "system", "", "system message; that of the model's template by default")
-	f.StringSliceVar(&e.chat.Tools, "tool", nil, "tools that the model may call; those of the run, or "+chat.ToolName+", by default")
+	f.StringSliceVar(&e.chat.Tools, "tool", nil, "tools that the model may call; those of the run, or "+builtin.Python+", by default")
 	f.BoolVar(&e.chat.NoTools, "no-tools", false, "let the model call none")
 	f.StringArrayVar(&e.sets, "set", nil, "NAME=FILE with problems, see docs/data.md; may be repeated")
 	f.IntVar(&e.plain.Rollouts, "rollouts", 1, "samples of each problem")

@@ -93,8 +93,7 @@ const units = `units?|degrees?|deg|radians?|dollars?|cents?|usd|euros?|pounds?|l
 	`seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|` +
 	`people|students?|ways?|times|points?|apples?|books?`
 
-// narrow turns full-width signs into those of ASCII, and fractions of one sign into two
-// numbers.
+// narrow turns full-width signs into ASCII, and fractions of one sign into two numbers.
 func narrow(r rune) string {
 	const fractions = "\u00bc1/4 \u00bd1/2 \u00be3/4 \u21531/3 \u21542/3 \u21551/5 \u21562/5 \u21573/5 \u21584/5 \u21591/6 \u215a5/6 \u215b1/8 \u215c3/8 \u215d5/8 \u215e7/8 "
 	if 0xff01 <= r && r <= 0xff5e && r != 0xff0c {

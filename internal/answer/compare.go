@@ -50,8 +50,8 @@ func newComparison(a, b *node, work *int) *comparison {
 	return c
 }
 
-// variables notes the free variables of n; those of factorials and of the bounds of sums
-// stand for whole numbers.
+// variables records the free variables of n. Variables of factorials and of the bounds of
+// sums stand for whole numbers.
 func (n *node) variables(found, whole map[string]bool, counted bool) {
 	switch n.op {
 	case opNum:
@@ -117,8 +117,8 @@ func (c *comparison) equal() tri {
 	return open
 }
 
-// equalOrReal reports whether a and b agree, if need be with the other reading of x^{2/3}:
-// that of real numbers, by which (-8)^{2/3} is 4.
+// equalOrReal reports whether a and b agree, also when x^{2/3} is read over the real
+// numbers, where (-8)^{2/3} is 4.
 func (c *comparison) equalOrReal() tri {
 	verdict := c.equal()
 	if verdict == no && len(c.free) > 0 && (c.a.hasOddRoot() || c.b.hasOddRoot()) {

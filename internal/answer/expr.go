@@ -9,7 +9,7 @@ import (
 // op is the kind of a node.
 type op string
 
-// Kinds of nodes. A function is a node of its own name.
+// Kinds of nodes. The kind of a function is its name.
 const (
 	opNum     op = "num"
 	opSym     op = "sym"

@@ -182,7 +182,7 @@ func (p *parser) sum() (*node, error) {
 
 func integer(n int64) *node { return &node{op: opNum, num: big.NewRat(n, 1)} }
 
-// join makes a node of scalars, or of matrices; one alone stays what it is.
+// join makes a node of scalars, or of matrices. It returns a single part unchanged.
 func join(o op, parts ...*node) (*node, error) {
 	if len(parts) == 1 {
 		return parts[0], nil

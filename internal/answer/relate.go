@@ -95,9 +95,9 @@ func degree() *node {
 // are one number but for rounding.
 const closeShare = 1e-4
 
-// Close reports whether an answer is a truth but for rounding: numbers within 1e-4 of their
-// size, or within that of a hundred times or a hundredth, which are percent; lists,
-// intervals and matrices part by part. Two whole numbers are close only when they are equal.
+// Close reports whether an answer equals a truth up to rounding. Numbers agree within 1e-4
+// of their size, also when one is a hundred times the other, which is percent; lists,
+// intervals and matrices agree part by part. Two whole numbers are close only when equal.
 func (a *Allowance) Close(said, truth string) bool {
 	if CheckTruth(truth) != nil {
 		return false
@@ -479,7 +479,7 @@ func (s span) merged(t span) (span, bool) {
 	return s, true
 }
 
-// compareBounds orders two bounds of one side; sign is that of a nil bound.
+// compareBounds orders two bounds of one side; sign is the sign of a nil bound.
 func compareBounds(a, b *node, sign int) (order int, ok bool) {
 	switch {
 	case a == nil && b == nil:

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"temper/internal/chat/jinja"
+	"temper/internal/tool/builtin"
 )
 
 // Adapt rewrites a dialogue of the built-in teachers for this format. The teachers
@@ -98,8 +99,8 @@ func (ts *Toolset) checkDialogueCalls(calls []ToolCall) error {
 	return nil
 }
 
-// withTools returns the format with the tools of a dialogue in place of its own. It is
-// the same format for a dialogue without any.
+// withTools returns the format with the tools of a dialogue instead of its own, or the
+// format itself for a dialogue without tools.
 func (f *Format) withTools(d Dialogue) (*Format, error) {
 	if d.Tools == nil {
 		return f, nil
@@ -149,7 +150,7 @@ func templatedWithTools(d templated, schemas *jinja.List, tools *Toolset) (diale
 	return &out, nil
 }
 
-// withTools shows the schemas of the functions, as it does those of a run.
+// withTools returns a dialect whose prompt shows the schemas of a dialogue.
 func (c *chatML) withTools(schemas *jinja.List, tools *Toolset) (dialect, error) {
 	out := *c
 	out.python, out.own, out.functions = false, true, tools
@@ -211,7 +212,7 @@ func fitMessage(in dialect, m Message, ownTools bool) Message {
 		return m
 	}
 	adapted := d.adaptMessage(m)
-	if ownTools || d.tools == nil || d.tools.findTool(ToolName) != nil {
+	if ownTools || d.tools == nil || d.tools.findTool(builtin.Python) != nil {
 		adapted.ToolCalls = m.ToolCalls
 	}
 	return adapted

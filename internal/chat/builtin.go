@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"temper/internal/chat/jinja"
+	"temper/internal/tool/builtin"
 )
 
 // Names of the built-in formats, for checkpoints with the tokens of Qwen.
@@ -19,47 +20,46 @@ const (
 	FormatRStar2Released = "rstar2-released"
 )
 
-// Names of the tools of rStar2-Agent: that of the paper, and those of the released code.
-const (
-	ToolExecutePython    = "execute_python_code_with_standard_io"
-	ToolPythonStandardIO = "python_code_with_standard_io"
-	ToolJupyter          = "jupyter_code"
-)
-
 // NoTools as the only name of a list of tools means that there are no tools.
 const NoTools = "none"
-
-// RolloutTools lists the tools that rollouts can run. All of them run Python
-// programs; they differ in name and signature.
-func RolloutTools() []string { return []string{ToolName, ToolExecutePython, ToolPythonStandardIO} }
 
 // DefaultTools returns the tools of a format for a run that names none.
 func DefaultTools(format string) []string {
 	switch format {
 	case FormatRStar2:
-		return []string{ToolExecutePython}
+		return []string{builtin.ExecutePython}
 	case FormatRStar2Released:
-		return []string{ToolPythonStandardIO}
+		return []string{builtin.PythonStandardIO}
 	default:
-		return []string{ToolName}
+		return []string{builtin.Python}
 	}
 }
 
-// rolloutToolset returns the named tools, nil for NoTools.
-func rolloutToolset(names []string) (*Toolset, error) {
+// builtinToolset returns the named tools with their schemas, nil for NoTools.
+func builtinToolset(names []string) (*jinja.List, *Toolset, error) {
 	if len(names) == 1 && names[0] == NoTools {
-		return nil, nil //nolint:nilnil // having no tools is no error
+		return nil, nil, nil
 	}
+	schemas := &jinja.List{}
 	for _, name := range names {
-		if !slices.Contains(RolloutTools(), name) {
-			return nil, fmt.Errorf("no tool %q, want %s, or %s alone", name, strings.Join(RolloutTools(), ", "), NoTools)
+		tool, ok := builtin.ByName(name)
+		if !ok {
+			return nil, nil, fmt.Errorf("no tool %q, want %s, or %s alone", name, strings.Join(builtin.Names(), ", "), NoTools)
 		}
+		schema, err := jinja.Decode([]byte(tool.Schema))
+		if err != nil {
+			return nil, nil, fmt.Errorf("schema of tool %s: %w", name, err)
+		}
+		schemas.Items = append(schemas.Items, schema)
 	}
-	schemas, err := BuiltinTools(names...)
+	tools, err := NewToolset(schemas)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return NewToolset(schemas)
+	for i := range tools.tools {
+		tools.tools[i].strict = !builtin.IsProgram(tools.tools[i].name)
+	}
+	return schemas, tools, nil
 }
 
 //go:embed templates/rstar2.jinja
@@ -82,23 +82,6 @@ func Builtin(name string) (*Template, error) {
 
 // BuiltinNames lists the built-in formats.
 func BuiltinNames() []string { return []string{FormatRStar2, FormatRStar2Released} }
-
-// BuiltinTools returns the JSON schemas of the named tools, in the order given.
-func BuiltinTools(names ...string) (*jinja.List, error) {
-	out := &jinja.List{}
-	for _, name := range names {
-		schema, ok := toolSchema(name)
-		if !ok {
-			return nil, fmt.Errorf("no built-in tool %q, only %s and %s", name, strings.Join(RolloutTools(), ", "), ToolJupyter)
-		}
-		v, err := jinja.Decode([]byte(schema))
-		if err != nil {
-			return nil, fmt.Errorf("schema of tool %s: %w", name, err)
-		}
-		out.Items = append(out.Items, v)
-	}
-	return out, nil
-}
 
 // sessionNote ends the description of a tool whose calls share one process.
 const sessionNote = " Names that earlier calls of the conversation defined are still there."
@@ -123,33 +106,4 @@ func describeSessions(schemas *jinja.List, names []string) error {
 		}
 	}
 	return nil
-}
-
-// toolSchema returns the JSON schema that the prompt shows for a tool. The texts for
-// the tools of rStar2-Agent are those that the policy of the paper was trained on
-// (arXiv 2508.20722, figure 3), without the description of the result.
-func toolSchema(name string) (string, bool) {
-	switch name {
-	case ToolName:
-		return `{"type": "function", "function": {"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.",
-"parameters": {"type": "object", "properties": {
-"code": {"type": "string", "description": "the program"},
-"input": {"type": "string", "description": "its standard input"}},
-"required": ["code"]}}}`, true
-	case ToolExecutePython, ToolPythonStandardIO:
-		return `{"type": "function", "function": {"name": "` + name + `",
-"description": "Execute Python code with standard input and capture standard output. This function takes a Python code string and an input string, provides the input string through standard input (stdin) to the code, and captures and returns any output produced through standard output (stdout). If the executed code raises an exception, the error message will be captured and returned instead.",
-"parameters": {"type": "object", "properties": {
-"code": {"type": "string", "description": "A string containing Python code to be executed. The code can read from standard input using the input() function."},
-"input": {"type": "string", "description": "A string that will be provided as standard input to the code when it calls input()."}},
-"required": ["code", "input"]}}}`, true
-	case ToolJupyter:
-		return `{"type": "function", "function": {"name": "jupyter_code",
-"description": "Execute Python code as the next cell of a notebook: names of earlier cells of the conversation are there. Returns what the cell prints and the value of its last expression, or the error that ended it.",
-"parameters": {"type": "object", "properties": {
-"code": {"type": "string", "description": "A string containing the Python code of the cell."}},
-"required": ["code"]}}}`, true
-	default:
-		return "", false
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"temper/internal/chat"
+	"temper/internal/tool/builtin"
 	"temper/sandbox/status"
 )
 
@@ -17,9 +18,9 @@ import (
 func example() chat.Dialogue {
 	return chat.Dialogue{Messages: []chat.Message{
 		{Role: chat.RoleUser, Content: "k396?"},
-		chat.CallMessage(chat.Call{Name: chat.ToolName, Code: "print(db['k396']"}),
+		chat.CallMessage(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: "print(db['k396']"}.Arguments()}),
 		{Role: chat.RoleTool, Content: "SyntaxError at line 1: '(' was never closed"},
-		chat.CallMessage(chat.Call{Name: chat.ToolName, Code: "print(db['k396'])", Stdin: "a \"b\"\n<x>"}),
+		chat.CallMessage(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: "print(db['k396'])", Input: "a \"b\"\n<x>"}.Arguments()}),
 		{Role: chat.RoleTool, Content: "116"},
 		{Role: chat.RoleAssistant, Content: "<answer>116</answer>"},
 	}}
@@ -268,11 +269,11 @@ func TestPromptSaysWhichToolsKeepTheirVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, cfg := range map[string]chat.Config{
-		"small ChatML": {Tools: []string{chat.ToolName}},
-		"template":     {Template: tmpl, Tools: []string{chat.ToolExecutePython, chat.ToolName}},
+		"small ChatML": {Tools: []string{builtin.Python}},
+		"template":     {Template: tmpl, Tools: []string{builtin.ExecutePython, builtin.Python}},
 	} {
 		without := prompt(cfg)
-		cfg.SessionTools = []string{chat.ToolName}
+		cfg.SessionTools = []string{builtin.Python}
 		with := prompt(cfg)
 		before, after, found := strings.Cut(with, note)
 		if !found || before+after != without || !strings.HasSuffix(before, "or the error that ended it.") {

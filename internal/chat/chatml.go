@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"temper/internal/chat/tokenizer"
+	"temper/internal/tool/builtin"
 )
 
 // chatML is the small dialect of the built-in recipes. It saves context: it shows
@@ -19,7 +20,7 @@ type chatML struct {
 	// there beside them.
 	functions *Toolset
 	python    bool
-	// own says that the tools are those of a dialogue. Its schemas are no text of ours.
+	// own reports whether the tools belong to a dialogue, whose schemas are untrusted text.
 	own bool
 	// block describes the tools to the policy.
 	block string
@@ -39,18 +40,25 @@ func (f *Format) useChatML(cfg Config) error {
 			return fmt.Errorf("tokenizer lacks special token %s", s)
 		}
 	}
+	var functions []FunctionTool
 	for _, name := range cfg.Tools {
-		if name != ToolName {
-			return fmt.Errorf("tool %s needs a chat template: the small format has %s alone", name, ToolName)
+		tool, ok := builtin.ByName(name)
+		switch {
+		case !ok || tool.IsProgram() && name != builtin.Python:
+			return fmt.Errorf("tool %s needs a chat template: the small format runs programs with %s alone", name, builtin.Python)
+		case !tool.IsProgram():
+			functions = append(functions, FunctionTool{Name: name, Schema: tool.Schema})
 		}
 	}
+	cfg.Functions = append(functions, cfg.Functions...)
+	f.checked = len(cfg.Functions) > 0
 	f.end, _ = f.tok.Special(TokenEnd)
 	f.pad, _ = f.tok.Special(TokenPad)
-	named := slices.Contains(cfg.Tools, ToolName)
+	named := slices.Contains(cfg.Tools, builtin.Python)
 	c := &chatML{
 		tok: f.tok, end: f.end, python: named,
 		toolsInPrompt: cfg.ToolsInPrompt || named || len(cfg.Functions) > 0,
-		block:         toolsBlock(slices.Contains(cfg.SessionTools, ToolName)),
+		block:         toolsBlock(slices.Contains(cfg.SessionTools, builtin.Python)),
 	}
 	f.dialect = c
 	if len(cfg.Functions) == 0 {
@@ -71,7 +79,7 @@ func (c *chatML) addFunctions(cfg Config) error {
 	}
 	var lines []string
 	if c.python {
-		lines = append(lines, pythonSchema(slices.Contains(cfg.SessionTools, ToolName)))
+		lines = append(lines, pythonSchema(slices.Contains(cfg.SessionTools, builtin.Python)))
 	}
 	for _, f := range cfg.Functions {
 		lines = append(lines, f.Schema)
@@ -141,13 +149,13 @@ func (c *chatML) assistantText(m Message) (string, error) {
 
 func (c *chatML) parseCall(body string) Call {
 	if c.functions == nil {
-		return parseCall(body)
+		return parseProgramCall(body)
 	}
 	var call struct {
 		Name string `json:"name"`
 	}
-	if c.python && json.Unmarshal([]byte(body), &call) == nil && call.Name == ToolName {
-		return parseCall(body)
+	if c.python && json.Unmarshal([]byte(body), &call) == nil && call.Name == builtin.Python {
+		return parseProgramCall(body)
 	}
 	return c.functions.parseCall(body)
 }
@@ -181,9 +189,9 @@ func pythonSchema(session bool) string {
 	return `{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.` + note + `", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}`
 }
 
-// builder joins trusted text, in which special tokens count, and plain text, in
-// which they do not. Neighbouring text is encoded together, so that the tokens
-// are those of the whole rendering.
+// builder joins trusted text, in which special tokens count, and plain text, in which they
+// do not. It encodes neighbouring text together, so that the tokens equal the encoding of
+// the whole rendering.
 type builder struct {
 	parts []part
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"temper/internal/chat/tokenizer"
+	"temper/internal/tool/builtin"
 )
 
 // Roles of messages.
@@ -33,7 +34,7 @@ type Message struct {
 
 // ToolCall is a well-formed call of an assistant message.
 type ToolCall struct {
-	// ID is a name for tool_call_id. A template sees one of its own.
+	// ID is a name for tool_call_id. A template sees another one.
 	ID string `json:"id,omitempty"`
 	// Type is "function".
 	Type string `json:"type,omitempty"`
@@ -70,11 +71,7 @@ type Dialogue struct {
 func CallMessage(calls ...Call) Message {
 	m := Message{Role: RoleAssistant}
 	for _, c := range calls {
-		args := `{"code": ` + quote(c.Code)
-		if c.Stdin != "" {
-			args += `, "input": ` + quote(c.Stdin)
-		}
-		m.ToolCalls = append(m.ToolCalls, ToolCall{Type: "function", Function: Function{Name: c.Name, Arguments: args + "}"}})
+		m.ToolCalls = append(m.ToolCalls, ToolCall{Type: "function", Function: Function{Name: c.Name, Arguments: c.Arguments}})
 	}
 	return m
 }
@@ -99,19 +96,21 @@ func joinCalls(m Message, render func(ToolCall) (string, error)) (string, error)
 	return text, nil
 }
 
-// knownCall renders a call of a tool that rollouts have, or of a run's own.
+// knownCall renders a call of the tool of the small ChatML in its canonical form, and a
+// call of another tool unchanged.
 func knownCall(c ToolCall) (string, error) {
 	if !json.Valid([]byte(c.Function.Arguments)) {
 		return "", errors.New("arguments are no JSON; write a malformed call as content")
 	}
-	if !builtin(c.Function.Name) {
+	if !builtin.IsProgram(c.Function.Name) {
 		return renderCall(c.Function.Name, c.Function.Arguments), nil
 	}
-	call := parseCall(c.callBody())
+	call := parseProgramCall(c.callBody())
 	if call.Malformed != "" {
 		return "", errors.New(call.Malformed)
 	}
-	return RenderCall(call), nil
+	program, err := builtin.ProgramOf(call.Arguments)
+	return renderCall(call.Name, program.Arguments()), err
 }
 
 // Validate reports what Render would refuse. The roles have this order: an optional
@@ -144,12 +143,9 @@ func (d Dialogue) Validate() error {
 	return nil
 }
 
-// builtin reports whether rollouts know the tool without a run's configuration.
-func builtin(tool string) bool { return slices.Contains(RolloutTools(), tool) }
-
-// checkCalls reports calls that do not fit the dialogue's own tools, nil for none, or
-// the schema of a built-in tool. Those of a run's own tools only its Format can judge; see
-// checkOwnCalls.
+// checkCalls reports calls that do not fit the dialogue's own tools, nil for none, or the
+// schema of a built-in tool. Only the Format of a run can check calls of the run's tools;
+// see checkOwnCalls.
 func (m Message) checkCalls(tools *Toolset) error {
 	if m.Role != RoleAssistant || len(m.ToolCalls) == 0 {
 		return nil
@@ -157,20 +153,20 @@ func (m Message) checkCalls(tools *Toolset) error {
 	if tools != nil {
 		return tools.checkDialogueCalls(m.ToolCalls)
 	}
-	all, err := rolloutToolset(RolloutTools())
+	_, all, err := builtinToolset(builtin.Names())
 	if err != nil {
 		return err
 	}
 	for i, c := range m.ToolCalls {
-		if call := all.parseCall(c.callBody()); call.Malformed != "" && builtin(c.Function.Name) {
+		if call := all.parseCall(c.callBody()); call.Malformed != "" && slices.Contains(builtin.Names(), c.Function.Name) {
 			return fmt.Errorf("tool call %d: %s", i, call.Malformed)
 		}
 	}
 	return nil
 }
 
-// answers takes a message into account: the calls that wait for a result. A tool_call_id
-// must be that of the call whose turn it is.
+// answers returns the calls that wait for a result after the message. A tool_call_id must
+// name the next of them.
 func (m Message) answers(open []ToolCall) ([]ToolCall, error) {
 	switch {
 	case m.Role == RoleAssistant:
@@ -234,7 +230,7 @@ func (f *Format) checkOwnCalls(d Dialogue) error {
 	}
 	for i, m := range d.Messages {
 		for j, c := range m.ToolCalls {
-			if !f.functions && builtin(c.Function.Name) {
+			if !f.checked && builtin.IsProgram(c.Function.Name) {
 				continue
 			}
 			if call := f.dialect.parseCall(c.callBody()); call.Malformed != "" {

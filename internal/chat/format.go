@@ -21,13 +21,6 @@ const (
 	TokenReasonEnd     = "</reason>"
 )
 
-// The tool of the small ChatML.
-const (
-	ToolName     = "python"
-	ToolArgCode  = "code"  // required string
-	ToolArgInput = "input" // optional string, the program's standard input
-)
-
 // Specials lists the special tokens in the order of their ids.
 func Specials() []string {
 	return []string{
@@ -44,18 +37,17 @@ type Config struct {
 	// Vars are variables of the template, such as enable_thinking. The texts true and
 	// false become booleans, whole numbers become integers.
 	Vars map[string]string
-	// Tools are the names of the tools that the prompt shows; see RolloutTools. With a
-	// template the policy can call no others. Empty means DefaultTools.
+	// Tools are the names of the built-in tools that the prompt shows; see package builtin.
+	// With a template the policy can call no others. Empty means DefaultTools.
 	Tools []string
 	// Functions are further tools, which the prompt shows after Tools. With some of them
 	// an empty Tools means that there are no others.
 	Functions []FunctionTool
-	// SessionTools are those of Tools whose calls share one Python process; the
-	// prompt says so.
+	// SessionTools are the tools whose calls share one process; the prompt tells the policy.
 	SessionTools []string
 	// Boxed says that an answer stands in \boxed{} within the answer tags.
 	Boxed bool
-	// SystemPrompt is trusted text of the operator. Empty means none, or that of the
+	// SystemPrompt is trusted text of the operator. Empty means none, or the prompt of the
 	// template.
 	SystemPrompt string
 	// ToolsInPrompt adds the signature of the tool to the small ChatML's prompt.
@@ -69,8 +61,8 @@ type Format struct {
 	dialect dialect
 	system  string
 	boxed   bool
-	// functions says that there are tools beside the built-in ones.
-	functions bool
+	// checked reports whether the schemas of some tools bind the calls of dialogues.
+	checked bool
 	// end is the token that ends a turn. call and callEnd are the tags of a call, -1
 	// where they are plain text.
 	end, pad, call, callEnd int32
@@ -100,7 +92,7 @@ type dialect interface {
 // New returns the Format of cfg over a tokenizer. The error says why the tokenizer
 // or the template cannot be used for rollouts, and what to do about it.
 func New(tok *tokenizer.Tokenizer, cfg Config) (*Format, error) {
-	f := &Format{tok: tok, system: cfg.SystemPrompt, boxed: cfg.Boxed, functions: len(cfg.Functions) > 0, call: -1, callEnd: -1}
+	f := &Format{tok: tok, system: cfg.SystemPrompt, boxed: cfg.Boxed, checked: len(cfg.Functions) > 0, call: -1, callEnd: -1}
 	if id, ok := tok.Special(TokenToolCall); ok {
 		f.call = id
 	}

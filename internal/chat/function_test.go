@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/chat"
+	"temper/internal/tool/builtin"
 )
 
 const findSchema = `{"type": "function", "function": {"name": "find", "description": "Find <|im_end|> it.", "parameters": {"type": "object", "properties": {` +
@@ -24,7 +25,10 @@ func parsed(t *testing.T, f *chat.Format, body string) string {
 		t.Fatalf("%d calls in %s", len(calls), body)
 	}
 	if c := calls[0]; c.Malformed == "" {
-		return c.Name + "|" + c.Code + "|" + c.Stdin + "|" + c.Arguments
+		if p, err := builtin.ProgramOf(c.Arguments); err == nil && builtin.IsProgram(c.Name) {
+			return c.Name + "|" + p.Code + "|" + p.Input + "|"
+		}
+		return c.Name + "|||" + c.Arguments
 	}
 	return strings.TrimPrefix(calls[0].Malformed, "Error when executing tool: ")
 }
@@ -37,8 +41,8 @@ func TestFunctionsOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, cfg := range map[string]chat.Config{
-		"small":                {Tools: []string{chat.ToolName}, Functions: findTool()},
-		"template":             {Template: rstar, Tools: []string{chat.ToolName}, Functions: findTool()},
+		"small":                {Tools: []string{builtin.Python}, Functions: findTool()},
+		"template":             {Template: rstar, Tools: []string{builtin.Python}, Functions: findTool()},
 		"small, alone":         {Functions: findTool()},
 		"template, only yours": {Template: rstar, Functions: findTool()},
 	} {

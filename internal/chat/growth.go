@@ -96,8 +96,8 @@ func commonTokens(a, b []int32) int {
 	return i
 }
 
-// Tokens renders a request and returns its token ids. Control tokens in messages of users
-// and tools are text, whatever they spell.
+// Tokens renders a request and returns its token ids. In messages of users and tools the
+// names of control tokens are text.
 func (t *Template) Tokens(tok *tokenizer.Tokenizer, req Request) ([]int32, error) {
 	text, err := t.renderShielded(tok, req)
 	if err != nil {

@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"temper/internal/tool/builtin"
 )
 
 // Call is one tool call of a turn.
 type Call struct {
-	Name  string
-	Code  string
-	Stdin string // from the argument ToolArgInput
-	// Arguments are those of a call of a FunctionTool, as a JSON object without space.
-	// Such a call has neither Code nor Stdin.
+	Name string
+	// Arguments are a JSON object.
 	Arguments string
 	// Malformed says in one line why the call cannot run; empty when it can.
 	Malformed string
@@ -61,10 +60,10 @@ func malformedCall(why string) Call {
 	return Call{Malformed: "Failed to decode tool call: " + why}
 }
 
-// parseCall reads the JSON object of a call. Member names are compared exactly;
-// unknown members are ignored.
-func parseCall(body string) Call {
-	var call, args map[string]json.RawMessage
+// parseProgramCall reads the JSON object of a call of the tool of the small ChatML.
+// Member names are compared exactly; unknown members are ignored.
+func parseProgramCall(body string) Call {
+	var call map[string]json.RawMessage
 	if !utf8.ValidString(body) || json.Unmarshal([]byte(body), &call) != nil || call == nil {
 		return malformedCall("invalid JSON object")
 	}
@@ -72,23 +71,13 @@ func parseCall(body string) Call {
 	if !ok {
 		return malformedCall("name must be a string")
 	}
-	if name != ToolName {
-		return malformedCall("unknown tool, use " + ToolName)
+	if name != builtin.Python {
+		return malformedCall("unknown tool, use " + builtin.Python)
 	}
-	if json.Unmarshal(call["arguments"], &args) != nil || args == nil {
-		return malformedCall("arguments must be an object")
+	if _, err := builtin.ProgramOf(string(call["arguments"])); err != nil {
+		return malformedCall(err.Error())
 	}
-	code, ok := stringMember(args, ToolArgCode)
-	if !ok {
-		return malformedCall(ToolArgCode + " must be a string")
-	}
-	var stdin string
-	if _, given := args[ToolArgInput]; given {
-		if stdin, ok = stringMember(args, ToolArgInput); !ok {
-			return malformedCall(ToolArgInput + " must be a string")
-		}
-	}
-	return Call{Name: name, Code: code, Stdin: stdin}
+	return Call{Name: name, Arguments: rawArguments(body)}
 }
 
 func stringMember(object map[string]json.RawMessage, name string) (string, bool) {
@@ -100,16 +89,7 @@ func stringMember(object map[string]json.RawMessage, name string) (string, bool)
 }
 
 // RenderCall returns the text of a call, with its tags.
-func RenderCall(c Call) string {
-	if c.Arguments != "" {
-		return renderCall(c.Name, c.Arguments)
-	}
-	args := `"code": ` + quote(c.Code)
-	if c.Stdin != "" {
-		args += `, "input": ` + quote(c.Stdin)
-	}
-	return renderCall(c.Name, "{"+args+"}")
-}
+func RenderCall(c Call) string { return renderCall(c.Name, c.Arguments) }
 
 func renderCall(name, arguments string) string {
 	return TokenToolCall + "\n" + `{"name": ` + quote(name) + `, "arguments": ` + arguments + "}\n" + TokenToolCallEnd

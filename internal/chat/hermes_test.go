@@ -8,11 +8,12 @@ import (
 	"pgregory.net/rapid"
 
 	"temper/internal/chat"
+	"temper/internal/tool/builtin"
 )
 
 func TestParseTurn(t *testing.T) {
 	f := format(t, chat.Config{})
-	good := chat.RenderCall(chat.Call{Name: "python", Code: "print(1)"})
+	good := chat.RenderCall(chat.Call{Name: "python", Arguments: builtin.Program{Code: "print(1)"}.Arguments()})
 	bad := func(why string) []chat.Call {
 		return []chat.Call{{Malformed: "Failed to decode tool call: " + why}}
 	}
@@ -22,9 +23,9 @@ func TestParseTurn(t *testing.T) {
 		content string
 	}{
 		"no call":             {"<answer>1</answer><|im_end|>", nil, "<answer>1</answer>"},
-		"one call":            {"a" + good + "b<|im_end|>", []chat.Call{{Name: "python", Code: "print(1)"}}, "ab"},
-		"input":               {`<tool_call>{"name":"python","arguments":{"code":"c","input":"i"}}</tool_call>`, []chat.Call{{Name: "python", Code: "c", Stdin: "i"}}, ""},
-		"two, second bad":     {good + "<tool_call>x</tool_call>", append([]chat.Call{{Name: "python", Code: "print(1)"}}, bad("invalid JSON object")...), ""},
+		"one call":            {"a" + good + "b<|im_end|>", []chat.Call{{Name: "python", Arguments: `{"code":"print(1)"}`}}, "ab"},
+		"input":               {`<tool_call>{"name":"python","arguments":{"code":"c","input":"i"}}</tool_call>`, []chat.Call{{Name: "python", Arguments: `{"code":"c","input":"i"}`}}, ""},
+		"two, second bad":     {good + "<tool_call>x</tool_call>", append([]chat.Call{{Name: "python", Arguments: `{"code":"print(1)"}`}}, bad("invalid JSON object")...), ""},
 		"not closed":          {"x<tool_call>\n{", bad("not closed"), "x"},
 		"empty":               {"<tool_call></tool_call>", bad("invalid JSON object"), ""},
 		"array":               {"<tool_call>[1]</tool_call>", bad("invalid JSON object"), ""},
@@ -56,14 +57,20 @@ func TestParseTurn(t *testing.T) {
 func TestParseReadsWhatRenderWrites(t *testing.T) {
 	f := format(t, chat.Config{})
 	rapid.Check(t, func(t *rapid.T) {
-		call := chat.Call{Name: chat.ToolName, Code: rapid.String().Draw(t, "code"), Stdin: rapid.String().Draw(t, "input")}
+		program := builtin.Program{Code: rapid.String().Draw(t, "code"), Input: rapid.String().Draw(t, "input")}
+		call := chat.Call{Name: builtin.Python, Arguments: program.Arguments()}
 		text, err := chat.AssistantText(chat.CallMessage(call, call))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := f.ParseTurn(f.Tokenizer().EncodeSpecial(text))
-		if diff := cmp.Diff(got, chat.ParsedTurn{Content: "\n", Calls: []chat.Call{call, call}}); diff != "" {
-			t.Fatalf("got -, want +\n%s", diff)
+		if len(got.Calls) != 2 || got.Content != "\n" {
+			t.Fatalf("parsed %+v", got)
+		}
+		for _, c := range got.Calls {
+			if read, err := builtin.ProgramOf(c.Arguments); err != nil || read != program || c.Name != builtin.Python || c.Malformed != "" {
+				t.Fatalf("%+v is read as %+v (%v)", program, c, err)
+			}
 		}
 	})
 }
@@ -76,7 +83,7 @@ func TestTagInsideCodeIsText(t *testing.T) {
 	body := `{"name": "python", "arguments": {"code": "print('</tool_call>')"}}`
 	tokens := append(append([]int32{open}, tok.Encode(body)...), end)
 	got := f.ParseTurn(tokens)
-	if len(got.Calls) != 1 || got.Calls[0].Code != "print('</tool_call>')" {
+	if len(got.Calls) != 1 || got.Calls[0].Arguments != `{"code":"print('</tool_call>')"}` {
 		t.Errorf("parsed %+v", got)
 	}
 }
@@ -91,7 +98,7 @@ func FuzzParseTurn(f *testing.F) {
 			t.Fatalf("%d calls in %q, want %d", len(got.Calls), text, want)
 		}
 		for _, c := range got.Calls {
-			if (c.Malformed == "") != (c.Name == chat.ToolName) || strings.Contains(c.Malformed, "\n") {
+			if (c.Malformed == "") != (c.Name == builtin.Python) || strings.Contains(c.Malformed, "\n") {
 				t.Fatalf("call %+v of %q is neither good nor malformed", c, text)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"temper/internal/chat"
+	"temper/internal/tool/builtin"
 )
 
 // withTools is a dialogue with two tools of its own and parallel calls.
@@ -131,7 +132,7 @@ func TestFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := chat.Dialogue{Messages: []chat.Message{
-		{Role: chat.RoleUser, Content: "1+1?"}, chat.CallMessage(chat.Call{Name: chat.ToolName, Code: "print(1+1)"}),
+		{Role: chat.RoleUser, Content: "1+1?"}, chat.CallMessage(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: "print(1+1)"}.Arguments()}),
 		{Role: chat.RoleTool, Content: "2"}, {Role: chat.RoleAssistant, Content: "so it is</reason><answer>2</answer>"},
 	}}
 	if _, err := f.Render(d); err == nil {
@@ -141,7 +142,7 @@ func TestFit(t *testing.T) {
 	if _, err := f.Render(fitted); err != nil || !changed {
 		t.Fatalf("changed is %v: %v", changed, err)
 	}
-	if c := fitted.Messages[1]; c.ToolCalls[0].Function.Name != chat.ToolExecutePython || c.Content != "<reason></reason>" {
+	if c := fitted.Messages[1]; c.ToolCalls[0].Function.Name != builtin.ExecutePython || c.Content != "<reason></reason>" {
 		t.Errorf("the call is %+v", c)
 	}
 	if c := fitted.Messages[3].Content; c != "<reason>so it is</reason><answer>2</answer>" {

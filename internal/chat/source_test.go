@@ -12,6 +12,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/chat/jinja"
+	"temper/internal/tool/builtin"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -41,7 +42,7 @@ func sourceFormats() map[string]chat.Config {
 		"system":            {SystemPrompt: "Be \"brief\" {{ 7*7 }} {% raise %} %} \\n \u00e9\u4e2d\U0001f600\u2028\x7f\t'.\n"},
 		"tools":             {ToolsInPrompt: true},
 		"system and tools":  {SystemPrompt: "\n\nUse the tool.\n", ToolsInPrompt: true},
-		"tools by the name": {Tools: []string{chat.ToolName}, SystemPrompt: "x"},
+		"tools by the name": {Tools: []string{builtin.Python}, SystemPrompt: "x"},
 	}
 }
 
@@ -50,8 +51,8 @@ func sourceDialogues() map[string][]chat.Message {
 	user := chat.Message{Role: chat.RoleUser, Content: "  What is {{ 2+2 }}? {% x %}\n\u00e9\u2028 <b> 'q' \"q\" \\ "}
 	answer := chat.Message{Role: chat.RoleAssistant, Content: "<answer>4</answer>\n"}
 	tool := func(text string) chat.Message { return chat.Message{Role: chat.RoleTool, Content: text} }
-	call := chat.Call{Name: chat.ToolName, Code: "print('</tool_call>')\r\n\tx = \"<a> & \u2028\u2029\u00e9\U0001f600\" # \\n \x00\b\f\x1f\x7f"}
-	input := chat.Call{Name: chat.ToolName, Code: "print(input())", Stdin: "1 \"2\"\n<x>"}
+	call := chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: "print('</tool_call>')\r\n\tx = \"<a> & \u2028\u2029\u00e9\U0001f600\" # \\n \x00\b\f\x1f\x7f"}.Arguments()}
+	input := chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: "print(input())", Input: "1 \"2\"\n<x>"}.Arguments()}
 	spoken := chat.CallMessage(call, input)
 	spoken.Content = "Let me look.\n"
 	return map[string][]chat.Message{

@@ -11,6 +11,7 @@ import (
 
 	"temper/internal/chat/jinja"
 	"temper/internal/chat/tokenizer"
+	"temper/internal/tool/builtin"
 )
 
 // templated is the dialect of a chat template. The template never sees the text of a
@@ -69,7 +70,7 @@ func (d *templated) renderBetweenTurns(added []Message) (string, error) {
 	}
 	turn := Message{Role: RoleAssistant, Content: d.withOpening(standIn)}
 	for range numCalls {
-		turn.ToolCalls = append(turn.ToolCalls, d.toolCall(Call{Code: standIn, Stdin: standIn}))
+		turn.ToolCalls = append(turn.ToolCalls, d.toolCall(builtin.Program{Code: standIn, Input: standIn}))
 	}
 	text, err := d.render(append([]Message{{Role: RoleUser, Content: anyUser}, turn}, added...), true)
 	if err != nil {
@@ -134,8 +135,8 @@ func (d *templated) cutTurn(before, after string, added []Message, n int) (strin
 	return text, nil
 }
 
-// cutLastTurn returns the last turn, by which two renderings differ. Where the template
-// would rewrite the answer, the turn is the answer as it is: nothing follows it.
+// cutLastTurn returns the last turn, by which two renderings differ. When the template
+// would rewrite the answer, the turn is the unchanged answer: nothing follows it.
 func (d *templated) cutLastTurn(before, after string, messages []Message) (string, error) {
 	if text, ok := strings.CutPrefix(after, before); ok {
 		at := strings.LastIndex(text, d.end)
@@ -259,30 +260,29 @@ func (d *templated) parseText(text string) ParsedTurn {
 	said := d.tools.Parse(text)
 	p := ParsedTurn{Content: said.Content}
 	for _, v := range said.Calls {
-		p.Calls = append(p.Calls, v.program())
+		p.Calls = append(p.Calls, v.call())
 	}
 	return p
 }
 
-// toolCall returns a call of the first tool with all of its required arguments.
-func (d *templated) toolCall(c Call) ToolCall {
-	spec := d.tools.tools[0]
-	if spec.strict {
-		return ToolCall{Type: "function", Function: Function{Name: spec.name, Arguments: spec.sampleArguments(c.Code)}}
+// toolCall returns a call of the first tool that runs the program, or of the first tool
+// with some words of the program where no tool runs programs.
+func (d *templated) toolCall(p builtin.Program) ToolCall {
+	at := d.tools.firstProgram()
+	spec := d.tools.tools[max(0, at)]
+	arguments := p.Arguments(spec.required...)
+	if at < 0 {
+		arguments = spec.sampleArguments(p.Code)
 	}
-	arguments := `{"code": ` + quote(c.Code)
-	if c.Stdin != "" || slices.Contains(spec.required, ToolArgInput) {
-		arguments += `, "input": ` + quote(c.Stdin)
-	}
-	return ToolCall{Type: "function", Function: Function{Name: spec.name, Arguments: arguments + "}"}}
+	return ToolCall{Type: "function", Function: Function{Name: spec.name, Arguments: arguments}}
 }
 
-// adaptMessage renames the tool and begins the turn with the opening of the prompt.
+// adaptMessage renames the tool of a program and begins the turn with the opening of the prompt.
 func (d *templated) adaptMessage(m Message) Message {
 	m.ToolCalls = slices.Clone(m.ToolCalls)
 	for i, c := range m.ToolCalls {
-		if call := parseCall(c.callBody()); call.Malformed == "" && d.tools != nil && !d.tools.tools[0].strict {
-			m.ToolCalls[i] = d.toolCall(call)
+		if program, err := builtin.ProgramOf(c.Function.Arguments); err == nil && c.Function.Name == builtin.Python && d.tools.firstProgram() >= 0 {
+			m.ToolCalls[i] = d.toolCall(program)
 		}
 	}
 	if !strings.HasPrefix(m.Content, d.opening) {

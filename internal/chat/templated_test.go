@@ -12,6 +12,7 @@ import (
 	"temper/internal/chat"
 	"temper/internal/chat/jinja"
 	"temper/internal/chat/tokenizer"
+	"temper/internal/tool/builtin"
 )
 
 // withSpecials is a tokenizer of bytes with the control tokens of all templates here.
@@ -52,7 +53,7 @@ func whole(t testing.TB, tmpl *chat.Template, tools []string, d chat.Dialogue, p
 	}
 	if tools[0] != chat.NoTools {
 		var err error
-		if req.Tools, err = chat.BuiltinTools(tools...); err != nil {
+		if req.Tools, _, err = chat.ToolsOf(tools, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +97,7 @@ func talk(t *rapid.T, turn func(string) string, tool string) chat.Dialogue {
 		}
 		var calls []chat.Call
 		for range rapid.IntRange(1, 3).Draw(t, "calls") {
-			calls = append(calls, chat.Call{Name: tool, Code: text(t, "code"), Stdin: text(t, "input")})
+			calls = append(calls, chat.Call{Name: tool, Arguments: builtin.Program{Code: text(t, "code"), Input: text(t, "input")}.Arguments()})
 		}
 		m := chat.CallMessage(calls...)
 		m.Content = turn(text(t, "said"))
@@ -173,7 +174,7 @@ func TestTranscriptIsWhatTheTemplateSays(t *testing.T) {
 		chat.FormatRStar2:         {nil, reasoned, false},
 		chat.FormatRStar2Released: {nil, reasoned, true},
 		"chatml-tools":            {nil, plain, false},
-		"chatml-thinking":         {[]string{chat.ToolExecutePython}, thought, false},
+		"chatml-thinking":         {[]string{builtin.ExecutePython}, thought, false},
 		"llama3":                  {[]string{chat.NoTools}, plain, false},
 		"mistral":                 {[]string{chat.NoTools}, plain, false},
 	}
@@ -300,7 +301,7 @@ func TestTemplatesThatRolloutsCannotUse(t *testing.T) {
 		"asks for the date":       {`{{ strftime_now('%Y') }}` + shows, nil, "date"},
 		"no such tool":            {shows, []string{"bash"}, `no tool "bash", want python`},
 		"a tool beside none":      {shows, []string{"none", "python"}, `no tool "none"`},
-		"a tool of notebooks":     {shows, []string{chat.ToolJupyter}, `no tool "jupyter_code"`},
+		"a tool of notebooks":     {shows, []string{"jupyter_code"}, `no tool "jupyter_code"`},
 		"results depend on turns": {strings.ReplaceAll(shows, "{{ m.role }}", "{{ m.role if m.role != 'tool' else loop.index }}"), nil, "is not the"},
 	}
 	for name, c := range tests {

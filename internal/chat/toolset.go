@@ -31,9 +31,9 @@ type Invocation struct {
 	Name      string
 	Arguments *jinja.Dict
 	// Refused is the tool response to a call that cannot run; empty when it can. The
-	// wording is that of the released rStar2-Agent code.
+	// released rStar2-Agent code has the same wording.
 	Refused string
-	// raw is the arguments as JSON, for a tool that takes them so.
+	// raw is the arguments as JSON without space.
 	raw string
 }
 
@@ -109,6 +109,14 @@ func (ts *Toolset) findTool(name string) *toolSpec {
 		return nil
 	}
 	return &ts.tools[i]
+}
+
+// firstProgram returns the place of the first tool that runs programs, -1 for none.
+func (ts *Toolset) firstProgram() int {
+	if ts == nil {
+		return -1
+	}
+	return slices.IndexFunc(ts.tools, func(t toolSpec) bool { return !t.strict })
 }
 
 func (ts *Toolset) addTool(spec toolSpec) {
@@ -195,10 +203,7 @@ func (ts *Toolset) invocation(body string) Invocation {
 	if !ok {
 		return undecodableCall("name must be a string")
 	}
-	out := Invocation{Name: s, Arguments: args}
-	if spec := ts.findTool(s); spec != nil && spec.strict {
-		out.raw = rawArguments(body)
-	}
+	out := Invocation{Name: s, Arguments: args, raw: rawArguments(body)}
 	if why := ts.checkArguments(s, args); why != "" {
 		out.Refused = "Error when executing tool: " + why
 	}
@@ -238,8 +243,8 @@ func (ts *Toolset) checkArguments(name string, args *jinja.Dict) string {
 // oneLine replaces line ends, so that a policy cannot put any into a refusal.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// parseCall reads the JSON object of a call that the sandbox can run.
-func (ts *Toolset) parseCall(body string) Call { return ts.invocation(body).program() }
+// parseCall reads the JSON object of a call.
+func (ts *Toolset) parseCall(body string) Call { return ts.invocation(body).call() }
 
 // ReadCall reads a call whose name and arguments stand apart, as clients of OpenAI's API
 // get them. Arguments are a JSON object.
@@ -247,20 +252,12 @@ func (ts *Toolset) ReadCall(name, arguments string) Call {
 	return ts.parseCall(`{"name": ` + quote(name) + `, "arguments": ` + arguments + `}`)
 }
 
-// program returns the program that an invocation asks for.
-func (v Invocation) program() Call {
+// call returns the call that an invocation asks for.
+func (v Invocation) call() Call {
 	if v.Refused != "" {
 		return Call{Malformed: v.Refused}
 	}
-	c := Call{Name: v.Name, Arguments: v.raw}
-	if c.Arguments != "" {
-		return c
-	}
-	code, _ := v.Arguments.Get(ToolArgCode)
-	stdin, _ := v.Arguments.Get(ToolArgInput)
-	c.Code, _ = code.(string)
-	c.Stdin, _ = stdin.(string)
-	return c
+	return Call{Name: v.Name, Arguments: v.raw}
 }
 
 // FunctionTool is a tool beside the built-in ones: a name and the JSON schema that the

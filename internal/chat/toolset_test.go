@@ -9,15 +9,18 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/chat/jinja"
+	"temper/internal/tool/builtin"
 )
 
 func toolset(t testing.TB) *chat.Toolset {
 	t.Helper()
-	schemas, err := chat.BuiltinTools(chat.ToolPythonStandardIO, chat.ToolJupyter)
+	standardIO, _ := builtin.ByName(builtin.PythonStandardIO)
+	schemas, err := jinja.Decode([]byte("[" + standardIO.Schema + `, {"type": "function", "function": {"name": "jupyter_code",
+"parameters": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}}}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ts, err := chat.NewToolset(schemas)
+	ts, err := chat.NewToolset(schemas.(*jinja.List))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +130,7 @@ func FuzzToolsetParse(f *testing.F) {
 			t.Fatalf("%d calls in %q", len(said.Calls), text)
 		}
 		for _, c := range said.Calls {
-			if c.Refused == "" && (c.Name != chat.ToolPythonStandardIO && c.Name != chat.ToolJupyter || c.Arguments == nil) {
+			if c.Refused == "" && (c.Name != builtin.PythonStandardIO && c.Name != "jupyter_code" || c.Arguments == nil) {
 				t.Fatalf("call %+v of %q is neither good nor refused", c, text)
 			}
 			if strings.Contains(c.Refused, "\n") {

@@ -1,14 +1,17 @@
 package chat
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"temper/internal/chat/jinja"
+	"temper/internal/tool/builtin"
 	"temper/sandbox/status"
 )
 
@@ -56,12 +59,8 @@ func (d *templated) useTools(names []string, cfg Config) (err error) {
 // ToolsOf returns the schemas of tools as a prompt shows them, and the Toolset that reads
 // their calls. Both are nil where there is no tool.
 func ToolsOf(names, sessionTools []string, functions []FunctionTool) (*jinja.List, *Toolset, error) {
-	tools, err := rolloutToolset(names)
+	schemas, tools, err := builtinToolset(names)
 	if err != nil || tools == nil && len(functions) == 0 {
-		return nil, nil, err
-	}
-	schemas, err := BuiltinTools(names...)
-	if err != nil {
 		return nil, nil, err
 	}
 	if err := describeSessions(schemas, sessionTools); err != nil {
@@ -131,7 +130,7 @@ func (d *templated) learnTurnForm() error {
 		return fmt.Errorf("an assistant turn ends with %q, which holds no control token of the tokenizer", rest)
 	}
 	if d.tools != nil {
-		answer.ToolCalls = []ToolCall{d.toolCall(Call{Code: "1"})}
+		answer.ToolCalls = []ToolCall{d.toolCall(builtin.Program{Code: "1"})}
 		result := Message{Role: RoleTool, Content: "1"}
 		if whole, err = d.render([]Message{question, answer, result}, true); err != nil {
 			return err
@@ -187,7 +186,7 @@ func openingOf(head, prompt string) string {
 // back, and checks that the text only grows.
 func (f *Format) tryConversation(d *templated, tools []string) error {
 	sample := Dialogue{Messages: []Message{{Role: RoleUser, Content: "q"}}}
-	calls := [][]Call{{{Code: "print(input())", Stdin: "1 \"2\"\n<x>"}}, {{Code: "a\n"}, {Code: "'b'\\"}}}
+	programs := [][]builtin.Program{{{Code: "print(input())", Input: "1 \"2\"\n<x>"}}, {{Code: "a\n"}, {Code: "'b'\\"}}}
 	if d.tools != nil {
 		prompt, err := d.render(sample.Messages, true)
 		if err != nil {
@@ -198,7 +197,7 @@ func (f *Format) tryConversation(d *templated, tools []string) error {
 				return fmt.Errorf("its prompt does not show the schema of tool %s; or set rollout.tools to [%s]", name, NoTools)
 			}
 		}
-		sample.Messages = append(sample.Messages, d.sampleTurns(calls)...)
+		sample.Messages = append(sample.Messages, d.sampleTurns(programs)...)
 	}
 	sample.Messages = append(sample.Messages, Message{Role: RoleAssistant, Content: d.withOpening("done")})
 	t, err := f.render(sample)
@@ -208,16 +207,16 @@ func (f *Format) tryConversation(d *templated, tools []string) error {
 	if d.tools == nil {
 		return nil
 	}
-	return f.readBack(t, calls)
+	return f.readBack(t, d, programs)
 }
 
-func (d *templated) sampleTurns(turns [][]Call) []Message {
+func (d *templated) sampleTurns(turns [][]builtin.Program) []Message {
 	var out []Message
-	for _, calls := range turns {
+	for _, programs := range turns {
 		m := Message{Role: RoleAssistant, Content: d.withOpening("now")}
 		var results []Message
-		for i, c := range calls {
-			m.ToolCalls = append(m.ToolCalls, d.toolCall(c))
+		for i, p := range programs {
+			m.ToolCalls = append(m.ToolCalls, d.toolCall(p))
 			results = append(results, Message{Role: RoleTool, Content: Outcome{Status: status.OK, Stdout: fmt.Sprint(i)}.Text(0)})
 		}
 		out = append(append(out, m), results...)
@@ -226,16 +225,16 @@ func (d *templated) sampleTurns(turns [][]Call) []Message {
 }
 
 // readBack checks that the calls of a rendered dialogue are those that ParseTurn finds.
-func (f *Format) readBack(t *Transcript, want [][]Call) error {
+func (f *Format) readBack(t *Transcript, d *templated, want [][]builtin.Program) error {
 	var turns [][]int32
 	for _, p := range t.sampled {
 		turns = append(turns, t.tokens[p.start:][:len(p.logprobs)])
 	}
-	for i, calls := range want {
+	for i, programs := range want {
 		got := f.ParseTurn(turns[i]).Calls
-		same := len(got) == len(calls)
-		for j := range calls {
-			same = same && got[j].Malformed == "" && (got[j].Arguments != "" || got[j].Code == calls[j].Code && got[j].Stdin == calls[j].Stdin)
+		same := len(got) == len(programs)
+		for j, p := range programs {
+			same = same && got[j].Malformed == "" && equalJSON(got[j].Arguments, d.toolCall(p).Function.Arguments)
 		}
 		if !same {
 			return fmt.Errorf("it writes a call as %q, which is not read back: want a JSON object with name and arguments within %s and %s",
@@ -243,4 +242,10 @@ func (f *Format) readBack(t *Transcript, want [][]Call) error {
 		}
 	}
 	return nil
+}
+
+// equalJSON reports whether two objects have equal members.
+func equalJSON(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }

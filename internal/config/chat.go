@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"temper/internal/chat"
+	"temper/internal/tool/builtin"
 )
 
 // Chat templates by name; see Rollout.ChatTemplate.
@@ -87,7 +88,7 @@ func (c *checker) chat(r Rollout, m Model) {
 
 // toolProblem says what is wrong with the i-th tool; empty when nothing is.
 func (r Rollout) toolProblem(i int) string {
-	known := append(chat.RolloutTools(), chat.NoTools)
+	known := append(builtin.Names(), chat.NoTools)
 	t := r.Tools[i]
 	same := func(other Tool) bool { return other.Name == t.Name }
 	switch {
@@ -99,8 +100,10 @@ func (r Rollout) toolProblem(i int) string {
 		return fmt.Sprintf("is %s beside other tools", chat.NoTools)
 	case t.Name == chat.NoTools && t.Options != ToolOptions{}:
 		return fmt.Sprintf("is %s and has options", chat.NoTools)
-	case r.ChatTemplate == "" && t.Name != chat.ToolName && slices.Contains(known, t.Name):
-		return fmt.Sprintf("is %s, but without rollout.chat_template there is %s, and nothing else but files", t.Name, chat.ToolName)
+	case t.Options.Session && slices.Contains(known, t.Name) && !builtin.IsProgram(t.Name):
+		return fmt.Sprintf("is %s with session: its calls share nothing", t.Name)
+	case r.ChatTemplate == "" && t.Name != builtin.Python && (t.Name == chat.NoTools || builtin.IsProgram(t.Name)):
+		return fmt.Sprintf("is %s, but without rollout.chat_template there is %s alone beside files and the tools that run no program", t.Name, builtin.Python)
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/config"
+	"temper/internal/tool/builtin"
 )
 
 func TestChatKeys(t *testing.T) {
@@ -68,7 +69,7 @@ func TestTemplateFileCountsFromTheFolder(t *testing.T) {
 
 // TestNamesAreThoseOfTheFormat keeps the two packages at the same words.
 func TestNamesAreThoseOfTheFormat(t *testing.T) {
-	for _, name := range append(chat.RolloutTools(), chat.NoTools) {
+	for _, name := range append(builtin.Names(), chat.NoTools) {
 		set := map[string]string{"rollout.chat_template": chat.FormatRStar2, "rollout.tools": "[" + name + "]"}
 		if _, err := config.LoadFile("../../configs/ci.yaml", set); err != nil {
 			t.Error(err)

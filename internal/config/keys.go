@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/grpo"
+	"temper/internal/tool/builtin"
 )
 
 // What is known of a key stands in the tags of its field:
@@ -20,8 +22,8 @@ import (
 //	yaml, json  the name of the key
 //	range       the values of a number, for example "1..64", "1.." or "0|2.."
 //	enum        the values of a text, for example "paper|released"; of a list, those of its
-//	            elements; "environments" and "estimators" stand for the names in packages
-//	            env and grpo
+//	            elements; "environments", "estimators" and "tools" stand for the names in
+//	            packages env, grpo and builtin
 //	empty       what the empty text means; without it an empty text must be in the enum
 //	form        "name" for names that become parts of run ids and keys of the store
 //	path        "yes" for a place on disk, "jinja" for one only when it ends in .jinja
@@ -76,6 +78,8 @@ func EnumOf(tag reflect.StructTag) (values []string, ok bool) {
 		return env.Names(), true
 	case "estimators":
 		return grpo.EstimatorNames(), true
+	case "tools":
+		return append(builtin.Names(), chat.NoTools), true
 	}
 	return strings.Split(text, "|"), ok
 }

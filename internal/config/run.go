@@ -243,12 +243,13 @@ type Rollout struct {
 	// TemplateVars are variables of the template, for example {enable_thinking: false}.
 	// true and false are switches, whole numbers are numbers, everything else is text.
 	TemplateVars map[string]string `yaml:"template_vars,omitempty" json:"template_vars,omitempty"`
-	// Tools are the tools whose schemas the prompt shows. All of them run Python; none
-	// stands alone. An empty list leaves the choice to the template, and to
+	// Tools are the tools whose schemas the prompt shows: the three with python in their
+	// names run a program in the sandbox, calculator evaluates an expression exactly, and
+	// none stands alone. An empty list leaves the choice to the template, and to
 	// tools_in_prompt without a template. A mapping from names to options is the other
 	// form: {python: {session: true}} in place of [python]. {path: my_tool.py} in the list
 	// adds the functions of a file as tools.
-	Tools Tools `yaml:"tools,omitempty" json:"tools,omitempty" enum:"python|execute_python_code_with_standard_io|python_code_with_standard_io|none"`
+	Tools Tools `yaml:"tools,omitempty" json:"tools,omitempty" enum:"tools"`
 	// Answer is where the answer stands: tag is between <answer> and </answer>, boxed is
 	// in \boxed{} between them. Of problems of the environment math, integer takes either
 	// and accepts whole numbers alone, and released takes the last box of any turn, or

@@ -16,6 +16,7 @@ import (
 	"temper/internal/chat"
 	"temper/internal/reward"
 	"temper/internal/rl"
+	"temper/internal/tool/builtin"
 	"temper/sandbox/status"
 )
 
@@ -107,7 +108,8 @@ func generate(rng *rand.Rand, split Split, n int, draw func(*rand.Rand) rl.Probl
 	})
 }
 
-// generateBy is generate where the split follows from another hash than that of the content.
+// generateBy is generate for problems whose split follows from a hash other than their
+// content hash.
 func generateBy(rng *rand.Rand, split Split, n int, draw func(*rand.Rand) (rl.Problem, uint64)) ([]rl.Problem, error) {
 	const maxTriesPerProblem = 1000
 	seen := map[uint64]bool{}
@@ -159,7 +161,7 @@ func (t *teacher) chance(p float64) bool { return t.rng.Float64() < p }
 // call makes one tool call with its result.
 func (t *teacher) call(code string, result chat.Outcome) {
 	t.messages = append(t.messages,
-		chat.CallMessage(chat.Call{Name: chat.ToolName, Code: code}),
+		chat.CallMessage(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: code}.Arguments()}),
 		chat.Message{Role: chat.RoleTool, Content: result.Text(0)})
 }
 

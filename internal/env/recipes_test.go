@@ -9,6 +9,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/env"
 	"temper/internal/rl"
+	"temper/internal/tool/builtin"
 )
 
 // TestRecipesLeaveRoom: a dialogue of the teacher without a failed call fits the turns and
@@ -90,7 +91,7 @@ func luckless() chat.Dialogue {
 	const question, program = "up to 999 by 5 not 9?", "print(sum(i%5==0 and i%9>0 for i in range(1,999+1)))"
 	d := chat.Dialogue{Messages: []chat.Message{{Role: chat.RoleUser, Content: "task 999?"}}}
 	call := func(code, result string) {
-		d.Messages = append(d.Messages, chat.CallMessage(chat.Call{Name: chat.ToolName, Code: code}), chat.Message{Role: chat.RoleTool, Content: result})
+		d.Messages = append(d.Messages, chat.CallMessage(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: code}.Arguments()}), chat.Message{Role: chat.RoleTool, Content: result})
 	}
 	for _, c := range [][2]string{{"print(task)", question}, {program, "2323400"}} {
 		for range 3 {

@@ -60,7 +60,7 @@ type reckoning struct {
 	program snippet
 	// wrong are programs near it.
 	wrong []snippet
-	// setup defines what the programs need beyond Python, and number is that of a question
+	// setup defines what the programs need beyond Python; number is the index of a question
 	// in the sandbox.
 	setup  string
 	number int
@@ -82,8 +82,8 @@ func drawReckoning(rng *rand.Rand, level int) reckoning {
 	return q
 }
 
-// asks is a hash of the question and what it is about. It decides the split, so that a
-// question is held out in the sandbox of one level and in the prompt of another alike.
+// asks returns a hash of the question and its subject. It decides the split, so that a
+// question is held out both in the sandbox of one level and in the prompt of another.
 func (q reckoning) asks() uint64 {
 	return contentHash(&rl.Problem{Env: Reckon{}.Name(), Prompt: q.asked, Fixture: q.setup})
 }

@@ -5,6 +5,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/env"
+	"temper/internal/tool/builtin"
 )
 
 // TestDialoguesAreShort holds the token economy of the small recipes: CPU
@@ -62,7 +63,7 @@ func perfect(hops int) []chat.Message {
 	messages := []chat.Message{{Role: chat.RoleUser, Content: keys[0] + "?"}}
 	for i := range hops {
 		messages = append(messages,
-			chat.CallMessage(chat.Call{Name: chat.ToolName, Code: "print(db['" + keys[i] + "'])"}),
+			chat.CallMessage(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: "print(db['" + keys[i] + "'])"}.Arguments()}),
 			chat.Message{Role: chat.RoleTool, Content: keys[i+1]})
 	}
 	return append(messages, chat.Message{Role: chat.RoleAssistant, Content: "<answer>275</answer>"})

@@ -187,7 +187,7 @@ func overProblems(ps []Problem, score func(Problem) float64) Estimate {
 	return Mean(scores)
 }
 
-// Mean is that of scores in 0 to 1, one for each problem.
+// Mean returns the mean of scores in 0 to 1, one for each problem.
 func Mean(scores []float64) Estimate {
 	n := float64(len(scores))
 	out := Estimate{Problems: len(scores)}

@@ -102,7 +102,7 @@ type Config struct {
 	Model chatclient.Client
 	// NewTools makes the tools of one sample; nil for a model that gets none.
 	NewTools func(name, fixture string) (*chatclient.Tools, error)
-	// System is the system message; "" for that of the server's template.
+	// System is the system message; "" leaves it to the server's template.
 	System string
 	Sets   []Set
 	Seed   uint64
@@ -382,7 +382,7 @@ func (e *evaluation) askCalls(ctx context.Context, client *chatclient.Client, j 
 	return chatclient.Answer{Content: turn.Content, Finish: finish, Turns: []chatclient.Turn{turn}, Usage: turn.Usage}, nil
 }
 
-// budget bounds the tokens of all turns of an answer, those of tool results included.
+// budget bounds the tokens of all turns of an answer, tool results included.
 type budget struct {
 	client *chatclient.Client
 	left   int // of the first turn; 0 for no bound

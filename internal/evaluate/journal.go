@@ -105,7 +105,7 @@ func decodeJournal(r io.Reader, name string) (out []Sample, whole int64, err err
 	}
 }
 
-// readJournal reads the samples of a folder that nobody writes to.
+// readJournal reads the samples of a folder that no process writes to.
 func readJournal(name string) ([]Sample, error) {
 	f, err := os.Open(name) //nolint:gosec // the user names the folder
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // Choice, Env, Rules or Calls.
 type Mode string
 
-// Modes beside those of package verify.
+// Modes that package verify does not have.
 const (
 	// Choice is the letter of a choice, in the last box or after a phrase such as "the
 	// answer is".

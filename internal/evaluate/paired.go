@@ -9,8 +9,8 @@ import (
 
 // Difference compares two policies on the problems that both were evaluated on.
 type Difference struct {
-	// Value is the mean over problems of the share of right samples of the second policy,
-	// less that of the first. Low and High are the ends of its interval.
+	// Value is the mean over problems of the share of right samples of the second policy less
+	// the share of the first. Low and High are the ends of its interval.
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`

@@ -181,8 +181,8 @@ func (s Settings) CheckAgain(set Set) error {
 	return nil
 }
 
-// Against reads the samples of another folder that sets are to be compared with. A set with
-// other problems under the same name is refused. A folder without settings is taken as it is.
+// Against reads the samples of another folder, to compare sets with. It refuses a set with
+// other problems under the same name. It does not check a folder without settings.
 func Against(folder string, sets []Set) ([]Sample, error) {
 	samples, err := ReadSamples(folder)
 	if err != nil {
@@ -203,7 +203,7 @@ func Against(folder string, sets []Set) ([]Sample, error) {
 	return samples, nil
 }
 
-// checkSettings writes the settings of a new folder, and compares those of an old one.
+// checkSettings writes the settings of a new folder, and compares the settings of an old one.
 func checkSettings(folder string, now Settings) error {
 	was, err := readSettings(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -257,7 +257,7 @@ func checkCard(folder string, was, now chatclient.Card) error {
 	return nil
 }
 
-// otherModelError means that the server of a folder's samples serves another model by now.
+// otherModelError means that the server of a folder's samples now serves another model.
 type otherModelError struct {
 	folder string
 	chatclient.Difference

@@ -9,9 +9,9 @@ import (
 	"temper/internal/reward"
 )
 
-// suites are settings for known benchmarks. Their problems are imported by the user. The
-// mathematical ones and GPQA have those of arXiv 2508.20722, section 5: 16 samples at
-// temperature 0.6, 30 turns and 30K tokens.
+// suites returns the settings of known benchmarks, whose problems the user imports. The
+// mathematical ones and GPQA follow arXiv 2508.20722, section 5: 16 samples at temperature
+// 0.6, 30 turns and 30K tokens.
 func suites() map[string]Set {
 	paper := Set{Rollouts: 16, Temperature: 0.6, MaxTurns: 30, MaxTokens: 30 << 10, Mode: Mode(reward.Released)}
 	choice, greedy := paper, Set{Rollouts: 1, MaxTurns: 30, MaxTokens: 8 << 10, Mode: Mode(reward.Released)}
@@ -28,8 +28,8 @@ func suites() map[string]Set {
 // SuiteNames are the names of all suites.
 func SuiteNames() []string { return slices.Sorted(maps.Keys(suites())) }
 
-// ParseSet reads NAME=FILE. A name of a suite brings its settings, any other those of
-// plain.
+// ParseSet reads NAME=FILE. The name of a suite selects its settings, any other name the
+// settings of plain.
 func ParseSet(text string, plain Set) (Set, error) {
 	name, path, ok := strings.Cut(text, "=")
 	if !ok || name == "" || path == "" {

@@ -2,13 +2,13 @@ package grpo
 
 import "temper/internal/rl"
 
-// Penalty is what a trajectory loses of its reward before advantages are taken; at
-// least 0.
+// Penalty returns what to subtract from the reward of a trajectory before advantages are
+// computed; at least 0.
 type Penalty func(*rl.Trajectory) float64
 
-// Overlong is the soft punishment of long responses (arXiv 2503.14476, equation 13): 0
-// up to limit - buffer tokens, and from there in a straight line to 1 at the limit.
-// Tokens of tool results count, as they do for the limit.
+// Overlong returns the soft penalty for long responses (arXiv 2503.14476, equation 13): 0 up
+// to limit - buffer tokens, then linear to 1 at the limit. Tokens of tool results count, as
+// they do for the limit.
 func Overlong(limit, buffer int) Penalty {
 	return func(t *rl.Trajectory) float64 {
 		over := t.ResponseTokens() - (limit - buffer)
@@ -16,7 +16,7 @@ func Overlong(limit, buffer int) Penalty {
 	}
 }
 
-// penalized are trajectories whose rewards have lost their penalty.
+// penalized returns the trajectories with their penalties subtracted from the rewards.
 func penalized(trajectories []rl.Trajectory, penalty Penalty) []rl.Trajectory {
 	if penalty == nil {
 		return trajectories

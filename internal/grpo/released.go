@@ -6,22 +6,22 @@ import (
 	"temper/internal/rl"
 )
 
-// Released is what the released code counts in the text of a response.
+// Released has the counts that the released code takes from the text of a response.
 type Released struct {
-	// Results are the tool results that the policy was shown, Errors those with the word
-	// "error" in any letters.
+	// Results counts the tool results that the policy saw, Errors the ones with the word
+	// "error" in any case.
 	Results, Errors int
-	// Answers are the closed blocks of <answer>, wherever they stand. Unbalanced says that
-	// a tag in code or in a result has no partner.
+	// Answers counts the closed blocks of <answer> anywhere in the text. Unbalanced reports
+	// a tag without a partner in the arguments or the result of a call.
 	Answers    int
 	Unbalanced bool
-	// Turns are the turns that begin and end in the response: not the first one, whose
+	// Turns counts the turns that begin and end in the response: not the first one, whose
 	// beginning is in the prompt, and no turn that was cut.
 	Turns int
 }
 
-// AsReleased counts as the released code does: a call beyond rollout.max_calls_per_turn
-// has no result there, nor has one whose result did not fit into the response.
+// AsReleased counts like the released code, where a call beyond rollout.max_calls_per_turn
+// has no result, nor has a call whose result did not fit into the response.
 func AsReleased(t *rl.Trajectory) Released {
 	out := Released{Answers: t.AnswerTags}
 	for i := range t.Turns {
@@ -32,7 +32,7 @@ func AsReleased(t *rl.Trajectory) Released {
 		unseen := i == len(t.Turns)-1 && t.StopReason == rl.StopMaxTokens
 		for k := range turn.Calls {
 			call := &turn.Calls[k]
-			out.addTags(call.Code)
+			out.addTags(call.Arguments)
 			if unseen || call.Surplus() {
 				continue
 			}
@@ -48,7 +48,7 @@ func AsReleased(t *rl.Trajectory) Released {
 
 const openAnswer, closeAnswer = "<answer>", "</answer>"
 
-// addTags counts the answers in code or in a tool result.
+// addTags counts the answers in the arguments or in the result of a call.
 func (r *Released) addTags(text string) {
 	opened, closed := strings.Count(text, openAnswer), strings.Count(text, closeAnswer)
 	pairs := 0
@@ -66,7 +66,7 @@ func (r *Released) addTags(text string) {
 	r.Unbalanced = r.Unbalanced || opened != pairs || closed != pairs
 }
 
-// Penalties are p_err and p_format of the released code.
+// Penalties returns p_err and p_format of the released code.
 func (r Released) Penalties() (toolErrorRate, formatPenalty float64) {
 	toolErrorRate = noCallPenalty
 	if r.Results > 0 {

@@ -59,7 +59,7 @@ func recorded(turns ...said) (rl.Trajectory, string) {
 		turn := rl.Turn{Finish: rl.FinishStop}
 		for _, c := range s.calls {
 			text.WriteString("<tool_call>" + c[0] + "</tool_call>")
-			turn.Calls = append(turn.Calls, rl.ToolCall{ID: "id", Code: c[0], Response: c[1], Status: status.OK})
+			turn.Calls = append(turn.Calls, rl.ToolCall{ID: "id", Arguments: c[0], Response: c[1], Status: status.OK})
 		}
 		if s.cut {
 			turn.Finish, t.StopReason = rl.FinishLength, rl.StopMaxTokens
@@ -110,7 +110,7 @@ func TestPenaltiesOfTheRelease(t *testing.T) {
 // they do not exist with released. What did not fit into the response does not either.
 func TestCallsBeyondTheLimit(t *testing.T) {
 	tr, _ := recorded(said{calls: [][2]string{{"f()", "3"}, {"g()", ""}}}, said{text: "<answer>3</answer>"})
-	tr.Turns[0].Calls[1] = rl.ToolCall{Code: "g()", Status: status.Refused, Response: "Refused: " + rl.SurplusReason(1)}
+	tr.Turns[0].Calls[1] = rl.ToolCall{Arguments: "g()", Status: status.Refused, Response: "Refused: " + rl.SurplusReason(1)}
 	for mode, want := range map[string]float64{grpo.ModePaper: 0.5, grpo.ModeReleased: 0} {
 		if got, _ := (grpo.RoC{Mode: mode}).Penalties(&tr); got != want {
 			t.Errorf("%s: p_err %v, want %v", mode, got, want)

@@ -163,7 +163,7 @@ func penaltyKeys(ts []rl.Trajectory, cfg RoC) []float64 {
 	return keys
 }
 
-// draw is a number in [0, 1) that belongs to the trajectory, whatever the order.
+// draw returns a number in [0, 1) that depends on the trajectory and the seed alone.
 func draw(t *rl.Trajectory, seed uint64) float64 {
 	return rl.Rand(rl.Seed(seed, "resample", rl.Hash(t.ProblemID), uint64(t.Rollout))).Float64()
 }

@@ -28,8 +28,8 @@ type archive struct {
 
 func (a *archive) timetable() timetable { return timetable{a.Config} }
 
-// checkFits refuses a checkpoint that is not of this run. An older one would not help:
-// somebody has put files of different runs together.
+// checkFits refuses a checkpoint of another run. An older checkpoint would not help: the
+// folder mixes files of different runs.
 func (a *archive) checkFits(ctx context.Context, c checkpoint.Entry) error {
 	d, err := checkpoint.Describe(ctx, a.store, c.Ref)
 	if err != nil {

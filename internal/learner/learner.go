@@ -28,7 +28,7 @@ type Learner interface {
 	// SFTStep makes one supervised update. The error of one that diverged has the kind
 	// fault.Diverged; it may have a method Save for a report, see divergence.
 	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p optimizer.Position) (rl.TrainMetrics, error)
-	// Update makes the policy updates of one step. Errors: those of SFTStep.
+	// Update makes the policy updates of one step. It returns the errors of SFTStep.
 	Update(ctx context.Context, batch rl.Batch, o optimizer.Update) (rl.TrainMetrics, error)
 	// ResetOptimizer forgets the moments.
 	ResetOptimizer() error
@@ -36,8 +36,8 @@ type Learner interface {
 	KeepReference() error
 	// LoadReference makes the policy of a checkpoint the reference policy.
 	LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error
-	// Snapshot copies the state to the host; the copy shares nothing with the learner.
-	// It may take the memory of room, an earlier copy that nobody reads any more.
+	// Snapshot copies the state to the host; the copy shares nothing with the learner. It may
+	// reuse the memory of room, an earlier copy that is no longer read.
 	Snapshot(room checkpoint.State) (checkpoint.State, error)
 	// RestoreState replaces the state by a snapshot, also one of another learner.
 	RestoreState(s checkpoint.State) error

@@ -10,13 +10,13 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Runs that share a trainer take turns. The states of the runs that wait stay in
-// memory while there is room: a run whose turn comes goes on without a restore. They
-// are a cache and no more: a state is a function of its run's cursor, and it is
-// dropped when another trainer may have gone on with the run.
+// Runs that share a trainer take turns. The states of waiting runs stay in memory as far
+// as they fit, so that a run continues without a restore. They are a cache: a state is a
+// function of its run's cursor, and is dropped when another trainer may have continued
+// the run.
 
-// bytesPerParameter is what a learner holds for each: weights, two moments and a
-// gradient or a reference policy, in float32.
+// bytesPerParameter is the memory of a learner for each parameter: the weight, two moments,
+// and a gradient or a reference policy, in float32.
 const bytesPerParameter = 16
 
 // sizeOf estimates the memory of a run's learner in bytes, without activations.
@@ -71,8 +71,8 @@ func (t *Service) newSession(ctx context.Context, r *run.Loaded) (*session, erro
 	return s, nil
 }
 
-// parkCurrent lets the current session wait for its run's next turn, and makes
-// room for another one of next bytes. A save that is under way goes on.
+// parkCurrent keeps the current session in memory for its run's next turn, and makes room
+// for a session of next bytes. A running save continues.
 func (t *Service) parkCurrent(ctx context.Context, next int64) error {
 	if t.current != nil {
 		t.parked.sessions = append(t.parked.sessions, t.current)
@@ -81,7 +81,7 @@ func (t *Service) parkCurrent(ctx context.Context, next int64) error {
 	return t.parked.makeRoom(ctx, next)
 }
 
-// residents are the sessions of runs that wait. The one that waits longest is first.
+// residents holds the sessions of waiting runs, the longest waiting first.
 type residents struct {
 	limits   *Config
 	sessions []*session
@@ -107,9 +107,8 @@ func (r *residents) removeSession(ctx context.Context, runID string) (*session, 
 	return s, nil
 }
 
-// makeRoom ends sessions until the others fit beside one of next bytes. Those that
-// have waited longest go first, each after its save under way: nobody else has that
-// copy of the state.
+// makeRoom ends sessions until the others fit beside a session of next bytes, the longest
+// waiting first. Each ends after its running save, which has the only copy of its state.
 func (r *residents) makeRoom(ctx context.Context, next int64) error {
 	for len(r.sessions) > 0 && !r.fitBeside(next) {
 		s := r.sessions[0]

@@ -46,8 +46,8 @@ func (k retention) prune(ctx context.Context, cursor int) error {
 	return left
 }
 
-// reasonsToKeep says why checkpoints stay, by cursor. The settings are those of the
-// cursor at.
+// reasonsToKeep returns why checkpoints stay, by cursor, under the settings at the cursor
+// at.
 func (k retention) reasonsToKeep(ctx context.Context, cursors []int, at int) (map[int]string, error) {
 	return run.Retained(ctx, k.store, k.Ref.RunID, k.Config.At(max(0, at-k.Config.SFT.Steps)), cursors)
 }
@@ -302,7 +302,7 @@ func (k retention) deleteGroups(ctx context.Context, step int) error {
 	return nil
 }
 
-// note leaves word of what is about to be deleted, so that nobody takes it for lost.
+// note records what is about to be deleted, so that a reader does not take it for lost.
 func (k retention) note(ctx context.Context, cursor int, gone []string) error {
 	if err := k.lease.Check(ctx); err != nil {
 		return err

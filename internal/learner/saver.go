@@ -12,10 +12,10 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// A save has two halves. Training waits for the first, the copy of the state to the
-// host; the copy is hashed and stored in the background. One save is under way at a
-// time, so that there is one copy, and the next save waits for it. None is skipped:
-// which checkpoints a run has does not depend on how fast the store is.
+// A save has two halves. Training waits for the copy of the state to the host; hashing and
+// storing the copy runs in the background. One save runs at a time, so that there is one
+// copy, and the next save waits for it. No save is skipped: the checkpoints of a run do not
+// depend on the speed of the store.
 
 // saver stores copies of a run's training state. Its methods are called by one
 // goroutine at a time.
@@ -29,7 +29,7 @@ type saver struct {
 	room   checkpoint.State // the copy of the save before, whose memory the next one takes
 }
 
-// upload is a save under way.
+// upload is a running save.
 type upload struct {
 	cursor int
 	state  checkpoint.State
@@ -40,7 +40,7 @@ type upload struct {
 	err    error // after done
 }
 
-// takeRoom gives away the memory of the last copy.
+// takeRoom returns the memory of the last copy for reuse.
 func (v *saver) takeRoom() checkpoint.State {
 	room := v.room
 	v.room = checkpoint.State{}
@@ -59,7 +59,7 @@ func (v *saver) begin(ctx context.Context, u *upload) {
 	})
 }
 
-// store stores a checkpoint and deletes what nothing keeps any more.
+// store stores a checkpoint and deletes checkpoints that no rule keeps.
 func (v *saver) store(ctx context.Context, u *upload) error {
 	failpoint.Hit("checkpoint/before-shards")
 	k := u.keep
@@ -82,9 +82,8 @@ func (v *saver) store(ctx context.Context, u *upload) error {
 	return err
 }
 
-// flush waits for the save under way. When it failed, flush begins it again with the
-// same copy and returns the error: the activity is repeated, and no checkpoint is
-// lost.
+// flush waits for the running save. When the save failed, flush starts it again with the
+// same copy and returns the error: the activity is retried, and no checkpoint is lost.
 func (v *saver) flush(ctx context.Context) error {
 	if v.upload == nil {
 		return nil
@@ -97,7 +96,7 @@ func (v *saver) flush(ctx context.Context) error {
 	}
 }
 
-// takeOutcome is flush without the wait: a save that is still under way goes on.
+// takeOutcome is flush without the wait: a running save continues.
 func (v *saver) takeOutcome(ctx context.Context) error {
 	u := v.upload
 	if u == nil {
@@ -119,7 +118,7 @@ func (v *saver) takeOutcome(ctx context.Context) error {
 	return fmt.Errorf("checkpoint of %s: %w", u.keep.timetable().name(u.cursor), u.err)
 }
 
-// abandon ends the save under way; what it stored is found by the next one.
+// abandon ends the running save. The next save finds what it stored.
 func (v *saver) abandon() {
 	if v.upload == nil {
 		return
@@ -129,7 +128,7 @@ func (v *saver) abandon() {
 	v.upload = nil
 }
 
-// wait waits for the save under way until late, and reports whether the save ended.
+// wait waits until late for the running save, and reports whether it ended.
 func (v *saver) wait(late <-chan time.Time) bool {
 	if v.upload == nil {
 		return true

@@ -22,47 +22,45 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Config is what a Service works with.
+// Config has the parts and limits of a Service.
 type Config struct {
 	Store blob.Store
-	// New makes a learner without weights for a run, by its configuration and model.
+	// New makes a learner without weights from a run's configuration and model.
 	New func(*run.Loaded) (Learner, error)
-	// OnLease is told the epoch with which the lease of a run was taken; nil is fine.
+	// OnLease is called with the epoch of each lease that was acquired; nil for none.
 	OnLease func(run string, epoch int64)
 	Now     func() time.Time
-	// Meter measures what the machine is busy with; nil does not.
+	// Meter measures the processor time of the machine; nil measures nothing.
 	Meter *proc.Meter
-	// Graphs counts what was compiled since the process began; nil where nothing is.
+	// Graphs counts the programs compiled since the process began; nil without a compiler.
 	Graphs func() series.Graphs
-	// Work says what an update by so many tokens in so many sequences computes, and what the
-	// devices can; nil where nobody knows.
+	// Work returns what an update by so many tokens in so many sequences computes, and the
+	// peak of the devices; nil when unknown.
 	Work func(r *run.Loaded, tokens, sequences int) *series.Work
-	// Background runs the storing of a checkpoint beside the calls; nil means a
-	// goroutine.
+	// Background stores a checkpoint while calls continue; nil starts a goroutine.
 	Background func(task func())
 	// Log is for operators; nil discards.
 	Log *slog.Logger
-	// MaxResident is how many runs keep their state here while another one is
-	// trained, and MaxResidentBytes what all of them together may take, with the one
-	// that is trained; 0 keeps none.
+	// MaxResident bounds the runs whose state stays in memory while another one is trained,
+	// and MaxResidentBytes the memory of all of them with the trained one; 0 keeps none.
 	MaxResident      int
 	MaxResidentBytes int64
-	// MadeBy describes this program and machine for the records of a run; nil for nothing.
+	// MadeBy describes this program and machine in the records of a run; nil omits them.
 	MadeBy func(config.Run) chain.Maker
 	// Sharing says how policies are published.
 	Sharing
-	// Rehearsal says that what is stored is thrown away afterwards: the service makes
-	// the checkpoints that it is asked for and no other, and deletes nothing.
+	// Rehearsal is set when the stored objects are discarded afterwards: the service makes
+	// only the checkpoints that a caller asks for, and deletes nothing.
 	Rehearsal bool
 }
 
-// Sharing says how policies are published. The zero value is good.
+// Sharing configures how policies are published. The zero value is usable.
 type Sharing struct {
 	// Memory is memory for the policies of a run that engines of this host read; nil gives
 	// none.
 	Memory func(run string) checkpoint.ShardMemory
-	// Published has the policies of runs as they were published first, whose form those
-	// have that are made again; nil for no other place than the store.
+	// Published has the policies as they were published first. A policy that is made again
+	// takes their form; nil means that the store has them.
 	Published blob.Store
 }
 
@@ -77,7 +75,7 @@ type Service struct {
 	doing   atomic.Value // string
 }
 
-// NewService makes a service that trains nothing yet.
+// NewService returns a service without a run.
 func NewService(c Config) *Service {
 	if c.Background == nil {
 		c.Background = func(task func()) { go task() }
@@ -90,7 +88,7 @@ func NewService(c Config) *Service {
 	return t
 }
 
-// Doing says what the service is at, for people who look.
+// Doing describes the current work for people.
 func (t *Service) Doing() string {
 	doing, _ := t.doing.Load().(string)
 	return doing
@@ -118,9 +116,9 @@ type PublishInput struct {
 	Step int     `json:"step"` // 0 = after SFT
 }
 
-// Publish publishes the weights after SFT as policy 0, and those that a fork
-// begins with. Any other policy was published by its TrainStep, and is looked up.
-// Errors: NotFound for a policy that the run does not have yet.
+// Publish publishes the weights after SFT as policy 0, and the first weights of a fork. It
+// looks any other policy up, which TrainStep has published. Errors: NotFound for a policy
+// that the run does not have yet.
 func (t *Service) Publish(ctx context.Context, in PublishInput) (run.Policy, error) {
 	defer t.lock()()
 	out, err := t.publishPolicy(ctx, in)
@@ -131,15 +129,13 @@ func (t *Service) Publish(ctx context.Context, in PublishInput) (run.Policy, err
 type StepInput struct {
 	Run  run.Ref `json:"run"`
 	Step int     `json:"step"`
-	// Batch is what the update is made of, as BuildBatch gave it; zero for a step
-	// that makes no update.
+	// Batch is the batch that BuildBatch returned; zero for a step without an update.
 	Batch blob.Ref `json:"batch"`
 	// Save asks for a checkpoint after the step.
 	Save bool `json:"save"`
 }
 
-// TrainStep applies the batch of a step exactly once and publishes the policy
-// that comes of it.
+// TrainStep applies the batch of a step exactly once and publishes the new policy.
 func (t *Service) TrainStep(ctx context.Context, in StepInput) (run.Trained, error) {
 	defer t.lock()()
 	out, err := t.trainStep(ctx, in)
@@ -152,7 +148,7 @@ type SaveInput struct {
 	Step int     `json:"step"`
 }
 
-// SaveCheckpoint saves the state after a step. One that is there stays.
+// SaveCheckpoint saves the state after a step, unless its checkpoint exists.
 func (t *Service) SaveCheckpoint(ctx context.Context, in SaveInput) error {
 	defer t.lock()()
 	s, err := t.open(ctx, in.Run)
@@ -165,9 +161,8 @@ func (t *Service) SaveCheckpoint(ctx context.Context, in SaveInput) error {
 	return t.settle(err)
 }
 
-// Close ends all sessions, when no call runs any more. It waits for a save under way
-// as long as patience says. A save that takes longer is lost, and whoever goes on with
-// the run makes it again.
+// Close ends all sessions, once no call runs. It waits up to patience for a running save. A
+// save that takes longer is lost; the process that continues the run makes it again.
 func (t *Service) Close(patience time.Duration) {
 	defer t.lock()()
 	late := time.After(patience)
@@ -180,15 +175,14 @@ func (t *Service) Close(patience time.Duration) {
 	t.drop()
 }
 
-// lock takes the service and returns what gives it back.
+// lock acquires the service and returns the function that releases it.
 func (t *Service) lock() (unlock func()) {
 	t.mu.Lock()
 	return t.mu.Unlock
 }
 
-// settle drops the session whose lease another trainer has, and one whose device has
-// failed: the next attempt, here or elsewhere, opens the device anew and goes on from the
-// newest checkpoint.
+// settle drops a session whose lease another trainer has, or whose device has failed. The
+// next attempt opens the device again and continues from the newest checkpoint.
 func (t *Service) settle(err error) error {
 	var failure interface{ DeviceFailed() bool }
 	if errors.Is(err, checkpoint.ErrFenced) || errors.As(err, &failure) && failure.DeviceFailed() {
@@ -317,7 +311,7 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	return artifact.PutOnce(ctx, t.Store, layout.Step(in.Step).TrainResult(), out)
 }
 
-// compilation is what was compiled before a span of work; nil before where nobody counts.
+// compilation is what was compiled before a span of work; before is nil when not counted.
 type compilation struct {
 	count  func() series.Graphs
 	before *series.Graphs
@@ -331,7 +325,7 @@ func beginCompilation(count func() series.Graphs) compilation {
 	return compilation{count, &before}
 }
 
-// end adds what was compiled since the beginning to what was busy.
+// end adds the compilations since the beginning to busy.
 func (c compilation) end(busy *series.Busy) {
 	if busy == nil || c.before == nil {
 		return
@@ -343,8 +337,8 @@ func (c compilation) end(busy *series.Busy) {
 	busy.Graphs = &g
 }
 
-// checkBatch refuses an update by another batch than the stored one: a replay of the
-// step would read that one. Errors: NotFound, Conflict.
+// checkBatch refuses a batch other than the stored one, which a replay of the step would
+// read. Errors: NotFound, Conflict.
 func (t *Service) checkBatch(ctx context.Context, in StepInput) error {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, t.Store, layout.Step(in.Step).BatchStats())
@@ -359,8 +353,8 @@ func (t *Service) checkBatch(ctx context.Context, in StepInput) error {
 	return nil
 }
 
-// seek brings the current session to a cursor: it goes on from where the session is,
-// or from the newest checkpoint before the cursor.
+// seek brings the current session to a cursor: from its present cursor, or from the newest
+// checkpoint before the wanted one.
 func (t *Service) seek(ctx context.Context, want int) error {
 	s := t.current
 	if !s.stateValid || s.cursor > want || s.cursor+1 < want {

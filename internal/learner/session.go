@@ -45,9 +45,9 @@ func (s *session) retention() retention {
 	return retention{Loaded: s.Loaded, store: s.store, lease: s.lease}
 }
 
-// resume goes on with a session in another call. It asks how the save under way
-// ended, and takes the lease back when another trainer has had the run meanwhile. The
-// state is still that of its cursor.
+// resume prepares a session for another call. It takes the outcome of the last save, and
+// acquires the lease again when another trainer has had the run meanwhile. The state still
+// belongs to its cursor.
 func (s *session) resume(ctx context.Context) error {
 	if err := s.saves.takeOutcome(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
 		return err
@@ -128,8 +128,8 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	})
 }
 
-// rebuild replaces the learner by one for other settings, where an amendment
-// says so. The state goes over by way of the host, with every bit of it.
+// rebuild replaces the learner when an amendment changes its settings. The state passes
+// through the host with every bit.
 func (s *session) rebuild(cfg config.Run) error {
 	want := graphsOf(cfg)
 	if s.graphs == want {
@@ -150,8 +150,8 @@ func (s *session) rebuild(cfg config.Run) error {
 	return learner.RestoreState(state)
 }
 
-// ensureReference gives the learner the reference policy of an RL step, where
-// the objective asks for one.
+// ensureReference gives the learner the reference policy of an RL step when the objective
+// needs one.
 func (s *session) ensureReference(ctx context.Context, step int) error {
 	want, ok := s.timetable().reference(step)
 	if !ok || s.reference == want {
@@ -205,7 +205,7 @@ func (s *session) save(ctx context.Context) error {
 	return nil
 }
 
-// saveNow is save, and waits until the checkpoint exists.
+// saveNow saves and waits until the checkpoint exists.
 func (s *session) saveNow(ctx context.Context) error {
 	if err := s.save(ctx); err != nil {
 		return err
@@ -213,9 +213,8 @@ func (s *session) saveNow(ctx context.Context) error {
 	return s.saves.flush(ctx)
 }
 
-// saveIfAsked saves when it is asked to, and checks in any case that a result may
-// still be stored. It waits for the last checkpoint of a stretch: perhaps no later
-// call would make it again.
+// saveIfAsked saves when asked to, and always checks that results may still be stored. It
+// waits for the last checkpoint of a stretch, which no later call might make again.
 func (s *session) saveIfAsked(ctx context.Context, asked, last bool) error {
 	switch {
 	case asked && last:
@@ -255,8 +254,7 @@ func (s *session) finishInterruptedSave(ctx context.Context) error {
 	return s.save(ctx)
 }
 
-// publish stores the weights at the current cursor as a policy. Publishing a
-// stored one again changes nothing.
+// publish stores the weights at the current cursor as a policy. It is idempotent.
 func (s *session) publish(ctx context.Context) (run.Policy, error) {
 	version := int64(s.cursor - s.timetable().cursor(0))
 	if err := s.lease.Check(ctx); err != nil {
@@ -276,7 +274,8 @@ func (s *session) publish(ctx context.Context) (run.Policy, error) {
 	return artifact.PutOnce(ctx, s.store, s.Layout.Policy(version).Ref(), run.Policy{Version: version, Ref: ref})
 }
 
-// formOf is how a policy of a run is published: as the run says, or as it was published first.
+// formOf returns the form in which a policy is published: the form of its first
+// publication, or the run's.
 func (h Sharing) formOf(ctx context.Context, r *run.Loaded, version int64) (checkpoint.Form, error) {
 	form := checkpoint.Form{ShardFrom: int64(r.Config.At(int(version)).Checkpoint.ShardPolicies)}
 	if h.Memory != nil {

@@ -26,7 +26,7 @@ func (t timetable) name(cursor int) string {
 	return fmt.Sprintf("step %d", cursor-t.cfg.SFT.Steps)
 }
 
-// stages are those of the plan as it is at a step.
+// stages returns the stages of the plan at a step.
 func (t timetable) stages(step int) []run.Stage { return run.PlanOf("", t.cfg.At(step)).Stages }
 
 // config is the configuration of a step: as amended by then, in its stage.

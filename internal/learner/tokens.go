@@ -15,9 +15,9 @@ type tokenScorer interface {
 	Scores(ctx context.Context, samples []rl.Sample) (logprobs, entropies [][]float32, err error)
 }
 
-// recordTokens stores what the policy before the update of a step says of the sampled
-// tokens of its first groups. It is for people: what goes wrong here harms nobody, and
-// what is wrong with the samples shows in the update. A step that has a record keeps it.
+// recordTokens stores log-probabilities and entropies, under the policy before the update
+// of a step, of the sampled tokens of its first groups. It is best effort: bad samples show
+// in the update. A step that has a record keeps it.
 func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, groups int) {
 	scorer, ok := s.learner.(tokenScorer)
 	if !ok || groups == 0 || s.saves.rehearsal {
@@ -63,7 +63,7 @@ func firstGroups(samples []rl.Sample, groups int) [][]rl.Sample {
 	return out
 }
 
-// tokenStats are those of the tokens in the loss.
+// tokenStats returns the statistics of the tokens in the loss.
 func tokenStats(s *rl.Sample, logprobs, entropies []float32) record.TokenStats {
 	out := record.TokenStats{Rollout: s.Rollout}
 	for i, sampled := range s.LossMask {

@@ -101,7 +101,7 @@ func (s *Server) sampleStreams(ctx context.Context, draws []draw, choice func(i 
 }
 
 // stream sends the parts of an answer as server-sent events. The first part decides the
-// status, so that an error before it is an answer of its own. Choices share it.
+// status: an error before it is a whole answer. All choices share the stream.
 type stream struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter

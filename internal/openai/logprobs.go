@@ -25,7 +25,7 @@ type likelyToken struct {
 	Bytes   []int   `json:"bytes"`
 }
 
-// completionLogprobs are those of a completion's choice.
+// completionLogprobs are the log-probabilities of a completion's choice.
 type completionLogprobs struct {
 	Tokens     []string  `json:"tokens"`
 	Logprobs   []float32 `json:"token_logprobs"`

@@ -32,7 +32,7 @@ type Model struct {
 	Template  *chat.Template
 	// Stop are the tokens that end a turn. They do not appear in texts.
 	Stop []int32
-	// Temperature is that of requests which name none.
+	// Temperature is the temperature of requests that name none.
 	Temperature float32
 	Created     time.Time
 	// Weights is the digest of what the model is made of; "" is not told.
@@ -103,7 +103,7 @@ func (s *Server) routes() {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// randomSeed is a seed that nobody has chosen.
+// randomSeed returns a seed for a request without one.
 func randomSeed() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -137,7 +137,7 @@ func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, s.model.card())
 }
 
-// checkModel refuses the name of another model. No name is that of the one there is.
+// checkModel refuses the name of another model. An empty name means the served model.
 func (m Model) checkModel(name string) *apiError {
 	if name == "" || name == m.Name {
 		return nil

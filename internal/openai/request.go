@@ -47,7 +47,7 @@ type sampling struct {
 	top     int                // likeliest tokens to report at each position
 }
 
-// maxTemperature is that of OpenAI's servers.
+// maxTemperature is the highest temperature that OpenAI's servers accept.
 const maxTemperature = 2
 
 // check fills in the defaults and refuses what cannot be done.
@@ -164,7 +164,7 @@ func (l Limits) read(w http.ResponseWriter, r *http.Request, v any) *apiError {
 	return decode(body, v)
 }
 
-// decode reads a JSON object without members that nobody knows.
+// decode reads a JSON object and refuses unknown members.
 func decode(body []byte, v any) *apiError {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()

@@ -23,8 +23,8 @@ const (
 	// streamChunk is the number of tokens that a stream asks of the engine at a time. The
 	// engine keeps the cache in between, so a smaller number costs little.
 	streamChunk = 8
-	// stopChunk is that of a request which waits for a stop string: what is sampled behind
-	// the string is lost.
+	// stopChunk is the tokens that a request with stop strings samples at a time. Tokens behind
+	// a stop string are discarded.
 	stopChunk = 32
 )
 
@@ -38,7 +38,7 @@ type draw struct {
 	sampler     *inference.Sampler
 	top         int // likeliest tokens to report at each position
 	chunk       int
-	// end are the tokens that end the choice, in place of those of the model.
+	// end holds the tokens that end the choice, instead of the model's.
 	end []int32
 	// own says that end counts, also when it is empty.
 	own bool

@@ -24,8 +24,8 @@ type calledByName struct {
 	Arguments string `json:"arguments"` // JSON
 }
 
-// toolChoice reads tool_choice: whether the model sees the tools, and the beginning of a
-// call, "" for none, that its turn has to go on from.
+// toolChoice reads tool_choice. It returns whether the model sees the tools, and the
+// beginning of a call that the turn has to continue, "" for none.
 func toolChoice(raw json.RawMessage, tools *jinja.List) (shown bool, forced string, err *apiError) {
 	given := tools != nil && len(tools.Items) > 0
 	word := "auto"

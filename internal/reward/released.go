@@ -8,9 +8,9 @@ import (
 	"temper/internal/answer"
 )
 
-// released compares as a grader does that takes answers and keys from anywhere in a text:
-// either of two comparisons passes, that of package answer, in a strict reading and in a
-// loose one, and that of numbers but for rounding.
+// released compares like a grader that takes answers and keys from anywhere in a text. It
+// accepts what package answer accepts in a strict or a loose reading, and numbers that are
+// equal up to rounding.
 func released(said, key string) (Verdict, error) {
 	var first Verdict
 	allowed := answer.NewAllowance()
@@ -34,8 +34,8 @@ func released(said, key string) (Verdict, error) {
 	return first, nil
 }
 
-// wanted are the readings of a key: as it is, or its boxes, formula or number where it is a
-// text with such marks; and loosely.
+// wanted returns the readings of a key: the key itself, its boxes, formula or number where
+// it is a text with such marks, and a loose reading.
 func wanted(key string) []string {
 	if answer.CheckTruth(key) != nil {
 		return []string{key} // the caller has refused it

@@ -14,7 +14,7 @@ type Mode string
 const (
 	// Paper takes the last box in the last <answer> block.
 	Paper Mode = "paper"
-	// Tag takes the last <answer> block as it is, with or without a box.
+	// Tag takes the last <answer> block unchanged, with or without a box.
 	Tag Mode = "tag"
 	// Integer is Paper, or Tag where there is no box, and accepts whole numbers alone.
 	Integer Mode = "integer"
@@ -41,14 +41,14 @@ type Verdict struct {
 	Correct bool `json:"correct"`
 	// Extracted is the answer as the response has it; empty where there is none.
 	Extracted string `json:"extracted"`
-	// Method is that of answer.Verdict, "close" for a number that is near enough, and
+	// Method is the method of answer.Verdict, "close" for a number that is near enough, or
 	// "none" without an answer.
 	Method answer.Method `json:"method"`
 	// Reason says why an answer is not correct.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Methods beside those of package answer.
+// Methods that package answer does not have.
 const (
 	MethodNone  answer.Method = "none"
 	MethodClose answer.Method = "close"
@@ -85,8 +85,8 @@ func Find(mode Mode, text string) (said string, tags int) {
 	return ExtractAnswer(text)
 }
 
-// Compare compares an answer that Find has found with a key. The error is that of a key by
-// which nothing can be judged; it is answer.ErrInvalid.
+// Compare compares an answer that Find has found with a key. It returns answer.ErrInvalid
+// for a key that no answer can be judged by.
 func Compare(mode Mode, said, key string) (Verdict, error) {
 	if err := answer.CheckTruth(key); err != nil {
 		return Verdict{}, err

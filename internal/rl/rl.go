@@ -57,7 +57,7 @@ const (
 	StopAnswered  StopReason = "answered"   // the last turn made no tool call
 	StopMaxTurns  StopReason = "max_turns"  // the turn limit was reached with a call outstanding
 	StopMaxTokens StopReason = "max_tokens" // the response token limit was reached
-	// StopCut is no end: the trajectory goes on under a newer policy. No group has it.
+	// StopCut marks a trajectory that a newer policy continues. No group has one.
 	StopCut        StopReason = "cut"
 	StopInfraError StopReason = "infra_error" // engine or sandbox failed for good; excluded from its group
 	// The run's own reward function failed, and reward.on_error is exclude.
@@ -66,12 +66,10 @@ const (
 
 // ToolCall is one parsed or malformed call with its answer.
 type ToolCall struct {
-	// ID is the call id (idempotency key) sent to the sandbox; empty when malformed.
-	ID    string `json:"id,omitempty"`
-	Name  string `json:"name,omitempty"`
-	Code  string `json:"code,omitempty"`
-	Stdin string `json:"stdin,omitempty"`
-	// Arguments are the JSON object of a call of a function, which has no code.
+	// ID is the idempotency key of the call; empty when the call is malformed.
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name,omitempty"`
+	// Arguments are a JSON object as the policy wrote it, without space.
 	Arguments string        `json:"arguments,omitempty"`
 	Status    status.Status `json:"status"`
 	Response  string        `json:"response"` // text shown to the policy, after truncation
@@ -89,7 +87,7 @@ type CallTime struct {
 	Queue, Wall, CPU         time.Duration
 	PeakMemory               int64 // bytes
 	StdoutBytes, StderrBytes int
-	// Stdout and Stderr are what the program printed, where somebody wants to keep it.
+	// Stdout and Stderr are what the program printed, where the run keeps it.
 	Stdout, Stderr string
 }
 

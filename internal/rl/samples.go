@@ -32,8 +32,8 @@ type sampleHeader struct {
 	Tokens    int     `json:"tokens"`
 }
 
-// WriteSamples writes samples in their stored form. Equal samples give equal bytes.
-// Errors: those of w, and a sample whose arrays differ in length.
+// WriteSamples writes samples in their stored form. Equal samples give equal bytes. It
+// returns errors of w, and refuses a sample whose arrays differ in length.
 func WriteSamples(w io.Writer, samples []Sample) error {
 	buf := []byte(samplesMagic)
 	for i := range samples {

@@ -49,9 +49,9 @@ func (e *episode) checkSpec() error {
 	return nil
 }
 
-// runTurns is the agent loop. A turn that was cut at the token limit stops the
-// trajectory, whatever it says. Otherwise a turn without a call is the answer; then
-// the turn limit stops the trajectory, and last a lack of room for the tool results.
+// runTurns is the agent loop. A turn that was cut at the token limit stops the trajectory.
+// Otherwise a turn without a call is the answer; then the turn limit stops the
+// trajectory, and last a lack of room for the tool results.
 func (e *episode) runTurns(ctx context.Context) (rl.StopReason, error) {
 	for {
 		sampled, finish, err := e.generateTurn(ctx)
@@ -177,7 +177,7 @@ func (e *episode) answerCalls(ctx context.Context, calls []chat.Call) ([]string,
 // answerCall answers the i-th call of the last turn.
 func (e *episode) answerCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall, error) {
 	cfg := &e.runner.cfg
-	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Stdin, Arguments: c.Arguments}
+	call := rl.ToolCall{Name: c.Name, Arguments: c.Arguments}
 	asked := tool.Call{Run: e.spec.RunID, Problem: &e.spec.Problem, Said: c, Session: e.session}
 	called, known := e.runner.deps.Tools[c.Name]
 	var outcome chat.Outcome

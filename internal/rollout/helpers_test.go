@@ -15,6 +15,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/tool"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 )
 
@@ -62,7 +63,9 @@ func says(f *chat.Format, texts ...string) *inferencetest.Script {
 	return &inferencetest.Script{Reply: inferencetest.Turns(f.Stop()[0], 1, turns...)}
 }
 
-func call(code string) string { return chat.RenderCall(chat.Call{Name: chat.ToolName, Code: code}) }
+func call(code string) string {
+	return chat.RenderCall(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: code}.Arguments()})
+}
 
 func problem() rl.Problem {
 	return rl.Problem{ID: "chase1-1", Env: "chase", Level: 1, Prompt: "k396?", Answer: "116", Fixture: "db = {'k396': 116}"}

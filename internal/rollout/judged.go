@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// stopwatch counts the time in which at least one of several tasks goes on.
+// stopwatch measures the time in which at least one of several tasks runs.
 type stopwatch struct {
 	mu    sync.Mutex
 	tasks int // that go on
@@ -30,8 +30,8 @@ func (w *stopwatch) change(now func() time.Time, tasks int) {
 	w.tasks, w.since = w.tasks+tasks, at
 }
 
-// Judged is the time in which trajectories were given their rewards, with the waits for
-// verifiers. What goes on side by side counts once.
+// Judged returns the time in which trajectories got their rewards, waits for verifiers
+// included. Time that several trajectories share counts once.
 func (r *Runner) Judged() time.Duration {
 	r.judged.mu.Lock()
 	defer r.judged.mu.Unlock()

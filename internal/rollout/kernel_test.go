@@ -19,6 +19,7 @@ import (
 	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/internal/rollout"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 	"temper/sandbox/jail"
 	"temper/sandbox/sandboxtest"
@@ -151,7 +152,7 @@ func (k *fakeKernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Resu
 
 func inSession() limits {
 	cfg := config()
-	cfg.SessionTools = []string{chat.ToolName}
+	cfg.SessionTools = []string{builtin.Python}
 	cfg.MaxCallsPerTurn = 0
 	return cfg
 }
@@ -192,7 +193,7 @@ func responses(tr rl.Trajectory) []string {
 func TestASessionKeepsWhatItsCallsDid(t *testing.T) {
 	f := newFormat(t)
 	n := newNotebook(t)
-	with := chat.RenderCall(chat.Call{Name: chat.ToolName, Code: "b", Stdin: "in"})
+	with := chat.RenderCall(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: "b", Input: "in"}.Arguments()})
 	r := newSessionRunner(t, inSession(), f, says(f, call("a")+with, call("show")+call("fail"), call("stop"), call("show"), call("exit"), call("show"), answer("116")), n)
 	got := run(t, r, longSpec())
 	want := []string{
@@ -261,7 +262,7 @@ func wordEngine(f *chat.Format) *inferencetest.Script {
 		var text strings.Builder
 		for i := range 1 + int(rl.Uniform(req.Seed, len(req.Tokens))*3) {
 			word := words[int(rl.Uniform(req.Seed+uint64(i), len(req.Tokens)+1)*float32(len(words)))]
-			text.WriteString(chat.RenderCall(chat.Call{Name: chat.ToolName, Code: word, Stdin: strings.Repeat("i", i)}))
+			text.WriteString(chat.RenderCall(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: word, Input: strings.Repeat("i", i)}.Arguments()}))
 		}
 		return append(f.Tokenizer().EncodeSpecial(text.String()), f.Stop()[0])
 	}}
@@ -365,8 +366,8 @@ func TestCallsOfASessionAreNamedByWhatCameBefore(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for name, first := range map[string]chat.Call{
-		"a": {Name: chat.ToolName, Code: "a"}, "b": {Name: chat.ToolName, Code: "b"},
-		"a with an input": {Name: chat.ToolName, Code: "a", Stdin: "1"}, "a call that leaves no trace": {Name: chat.ToolName, Code: "stop"},
+		"a": {Name: builtin.Python, Arguments: builtin.Program{Code: "a"}.Arguments()}, "b": {Name: builtin.Python, Arguments: builtin.Program{Code: "b"}.Arguments()},
+		"a with an input": {Name: builtin.Python, Arguments: builtin.Program{Code: "a", Input: "1"}.Arguments()}, "a call that leaves no trace": {Name: builtin.Python, Arguments: builtin.Program{Code: "stop"}.Arguments()},
 	} {
 		call := id(first)
 		if other, ok := seen[call]; ok {
@@ -459,8 +460,8 @@ func TestASessionIsBounded(t *testing.T) {
 
 // TestToolsWithAndWithoutASession stand beside each other.
 func TestToolsWithAndWithoutASession(t *testing.T) {
-	f := rstar2(t, chat.ToolExecutePython, chat.ToolName)
-	turn := rstarCall(chat.ToolName, `{"code": "a"}`) + rstarCall(chat.ToolExecutePython, `{"code": "b", "input": ""}`) + rstarCall(chat.ToolName, `{"code": "show"}`)
+	f := rstar2(t, builtin.ExecutePython, builtin.Python)
+	turn := rstarCall(builtin.Python, `{"code": "a"}`) + rstarCall(builtin.ExecutePython, `{"code": "b", "input": ""}`) + rstarCall(builtin.Python, `{"code": "show"}`)
 	n := newNotebook(t)
 	got := run(t, newSessionRunner(t, inSession(), f, says(f, turn, `</reason><answer>\boxed{116}</answer>`), n), longSpec())
 	if diff := cmp.Diff(responses(got), []string{"ok: (no output)", "ok: (no output)", "ok: f a"}); diff != "" {

@@ -23,6 +23,7 @@ import (
 	"temper/internal/inference/inferencetest"
 	"temper/internal/rl"
 	"temper/internal/rollout"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/node"
@@ -165,7 +166,7 @@ func cellEngine(f *chat.Format) *inferencetest.Script {
 		at := turnOf(f, req)
 		text := answer("1")
 		if at < len(turns) {
-			text = chat.RenderCall(chat.Call{Name: chat.ToolName, Code: turns[at], Stdin: fmt.Sprintf("in%d\n", at)})
+			text = chat.RenderCall(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: turns[at], Input: fmt.Sprintf("in%d\n", at)}.Arguments()})
 		}
 		return append(f.Tokenizer().EncodeSpecial(text), f.Stop()[0])
 	}}

@@ -13,8 +13,8 @@ import (
 // before it, so that the log-probabilities of a token are those of its own version under
 // the whole context.
 
-// takeUp goes on from where the part before was cut.
-func (e *episode) takeUp() error {
+// resumePart restores the episode to the place where the previous part was cut.
+func (e *episode) resumePart() error {
 	if e.spec.Part == nil || e.spec.Part.Before == nil {
 		return nil
 	}
@@ -58,8 +58,8 @@ func (e *episode) severalSpans() []rl.Span {
 	return e.spans
 }
 
-// announce says what an engine has to expect of a part: the tokens that it begins with,
-// and how many may follow. prompt and limit are those of the whole trajectory.
+// announce returns the tokens that a part begins with and how many may follow. prompt and
+// limit belong to the whole trajectory.
 func (p *Part) announce(prompt, limit int) (have, left int) {
 	have = prompt
 	if p.Before != nil {

@@ -37,7 +37,7 @@ func TestLookUpAndAnswer(t *testing.T) {
 		t.Errorf("trajectory %+v", tr)
 	}
 	want := []rl.ToolCall{{
-		ID: got[0].ID, Name: "python", Code: "print(db['k396'])", Status: status.OK, Response: "116",
+		ID: got[0].ID, Name: "python", Arguments: `{"code":"print(db['k396'])"}`, Status: status.OK, Response: "116",
 	}}
 	spent := tr.Turns[0].Calls[0].Spent
 	if spent.Wall != time.Millisecond || spent.StdoutBytes == 0 || spent.Stdout != "" {

@@ -111,14 +111,14 @@ type Spec struct {
 
 // Part is a stretch of a trajectory: what came before, and where it is cut.
 type Part struct {
-	// Until is the number of response tokens at which the trajectory is cut, if it has not
-	// ended by then; 0 = it goes on to its end. It is cut where that number is reached: in
-	// the middle of a turn, or, where the results of tools go beyond it, behind them.
+	// Until is the number of response tokens at which an unfinished trajectory is cut; 0 runs
+	// it to its end. The cut is in the middle of a turn, or behind the tool results that
+	// exceed the number.
 	Until int
 	// Before is the trajectory as it was cut; nil for one that begins.
 	Before *rl.Trajectory
-	// Cells are what its Python session has run. Where the trajectory is cut the runner
-	// leaves here those of its next part.
+	// Cells are the cells that its Python session has run. When the trajectory is cut, the
+	// runner stores the cells for the next part here.
 	Cells []tool.Cell
 }
 
@@ -175,9 +175,9 @@ func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error
 	return t, nil
 }
 
-// runAgentLoop samples a trajectory and then gives back the slot, the session of the
-// sandbox and that of the engine. It returns no episode when the Spec cannot be run,
-// and no StopReason when an error ended the episode.
+// runAgentLoop samples a trajectory and then releases the slot and the sessions of sandbox
+// and engine. It returns no episode when the Spec cannot be run, and no StopReason when an
+// error ended the episode.
 func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.StopReason, error) {
 	defer r.releaseSlot()
 	defer r.deps.Engine.Release(spec.name())
@@ -195,7 +195,7 @@ func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.Stop
 	}
 	err = e.checkSpec()
 	if err == nil {
-		err = e.takeUp()
+		err = e.resumePart()
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", e.name, err)

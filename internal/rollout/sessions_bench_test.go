@@ -74,7 +74,7 @@ func check(b *testing.B, tr rl.Trajectory) (inside time.Duration) {
 	for _, turn := range tr.Turns {
 		for _, c := range turn.Calls {
 			if c.Status.Failed() {
-				b.Fatalf("%q: %s", c.Code, c.Response)
+				b.Fatalf("%q: %s", c.Arguments, c.Response)
 			}
 			inside += c.Spent.Wall
 			calls++

@@ -12,6 +12,7 @@ import (
 	"temper/internal/env"
 	"temper/internal/reward"
 	"temper/internal/rl"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 )
 
@@ -36,10 +37,10 @@ func rstarCall(name, arguments string) string {
 // TestToolsOfATemplate: each Python tool runs code with its standard input, and
 // what the schema does not allow is answered, not run.
 func TestToolsOfATemplate(t *testing.T) {
-	f := rstar2(t, chat.ToolExecutePython, chat.ToolPythonStandardIO, chat.ToolName)
-	turn := rstarCall(chat.ToolExecutePython, `{"code": "print(input())", "input": "7"}`) +
-		rstarCall(chat.ToolPythonStandardIO, `{"code": "b", "input": ""}`) + rstarCall(chat.ToolName, `{"code": "c"}`) +
-		rstarCall(chat.ToolExecutePython, `{"code": "d"}`) + rstarCall("bash", `{"code": "e"}`) + chat.TokenToolCall + "{"
+	f := rstar2(t, builtin.ExecutePython, builtin.PythonStandardIO, builtin.Python)
+	turn := rstarCall(builtin.ExecutePython, `{"code": "print(input())", "input": "7"}`) +
+		rstarCall(builtin.PythonStandardIO, `{"code": "b", "input": ""}`) + rstarCall(builtin.Python, `{"code": "c"}`) +
+		rstarCall(builtin.ExecutePython, `{"code": "d"}`) + rstarCall("bash", `{"code": "e"}`) + chat.TokenToolCall + "{"
 	var ran []string
 	cfg := config()
 	cfg.MaxCallsPerTurn = 0

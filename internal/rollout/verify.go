@@ -34,9 +34,9 @@ func (e *episode) answerMode() reward.Mode {
 	}
 }
 
-// score sets the reward of a finished episode. The slot of the
-// trajectory is free by then, so that others are sampled while a verifier job waits
-// for its turn. An error means that nobody could judge the answer.
+// score sets the reward of a finished episode. The slot of the trajectory is already free,
+// so that others are sampled while a verifier job waits. An error means that the answer
+// could not be judged.
 func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
 	t.Answer, t.AnswerTags = e.answer, e.answerTags
 	if e.runner.deps.Reward != nil {

@@ -13,8 +13,8 @@ import (
 	"temper/internal/series"
 )
 
-// Metrics that a rule may name, each a mean over held-out problems. Accuracy and
-// what is called mean are of greedy rollouts, the others of sampled ones.
+// Metrics that a rule may name, each a mean over held-out problems. Accuracy and the
+// metrics called mean come from greedy rollouts, the others from sampled ones.
 const (
 	Accuracy        = "accuracy"
 	SampledAccuracy = "sampled_accuracy"
@@ -102,7 +102,7 @@ func (r GateRule) String() string {
 	return name + op + value
 }
 
-// GateVerdict is what one rule says of a candidate.
+// GateVerdict is the result of one rule for a candidate.
 type GateVerdict struct {
 	Rule   string `json:"rule"`
 	Passed bool   `json:"passed"`
@@ -121,7 +121,7 @@ func Promote(rules []GateRule, candidate, good []GateScore) (verdicts []GateVerd
 	return verdicts, passed
 }
 
-// slack allows for the rounding of sums. It is far below what one problem adds to a
+// slack allows for the rounding of sums. It is far below the weight of one problem in a
 // score.
 const slack = 1e-9
 
@@ -154,8 +154,8 @@ func (r GateRule) judge(candidate, good []GateScore) GateVerdict {
 	return v
 }
 
-// meanScore is the mean of a metric over the problems of a stage, or of all; ok is
-// false where a score is missing or no number.
+// meanScore returns the mean of a metric over the problems of a stage, or of all stages; ok is
+// false when a score is missing or no number.
 func meanScore(scores []GateScore, stage, metric string) (value float64, ok bool) {
 	sum, n := 0.0, 0
 	for _, s := range scores {

@@ -11,7 +11,7 @@ import (
 // Kind is what a verdict says.
 type Kind string
 
-// The kinds of verdicts. The empty one lets the stage go on.
+// The kinds of verdicts. With the empty one the stage continues.
 const (
 	GoOn     Kind = ""
 	Plateau  Kind = "plateau"
@@ -61,7 +61,7 @@ type Case struct {
 	Scores []Score
 	// Last says that the stage has no further step.
 	Last bool
-	// CollapsedSince is that of the verdict before.
+	// CollapsedSince is CollapsedSince of the previous verdict.
 	CollapsedSince int
 }
 
@@ -175,7 +175,7 @@ func byTokens(f Figures) (float64, bool)     { return f.Tokens, true }
 func byToolErrors(f Figures) (float64, bool) { return f.ToolErrors, true }
 func byEntropy(f Figures) (float64, bool)    { return f.Entropy, f.Updates > 0 }
 
-// mean is that of the steps that count, in order; NaN where none does.
+// mean returns the mean over the steps that count, in order; NaN when none does.
 func mean(fs []Figures, value func(Figures) (float64, bool)) float64 {
 	sum, n := 0.0, 0
 	for _, f := range fs {

@@ -160,8 +160,8 @@ func inARow(steps int) string {
 	return fmt.Sprintf("%d steps in a row", steps)
 }
 
-// StallAfter is the time after which the next step counts as stalled. It is 0 where
-// nobody watches for that, or too few steps were made to know.
+// StallAfter returns the time after which the next step counts as stalled. It is 0 when the
+// rule is off, or when too few steps were made to know.
 func (s WatchState) StallAfter(cfg config.Watch) time.Duration {
 	if cfg.StalledSteps == 0 || len(s.Walls) < minWalls {
 		return 0

@@ -14,7 +14,7 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// StageInput asks what becomes of a stage after a step.
+// StageInput asks for the verdict on a stage after a step.
 type StageInput struct {
 	Run   Ref   `json:"run"`
 	Stage Stage `json:"stage"`
@@ -25,7 +25,7 @@ type StageInput struct {
 	Last bool `json:"last,omitempty"`
 }
 
-// StageVerdict is what the workflow needs to know of a verdict.
+// StageVerdict is the part of a verdict that the workflow needs.
 type StageVerdict struct {
 	Kind   rules.Kind `json:"kind,omitempty"`
 	Reason string     `json:"reason,omitempty"`
@@ -33,7 +33,7 @@ type StageVerdict struct {
 	Pause  bool       `json:"pause,omitempty"`
 }
 
-// JudgeStage returns the verdict of a step, the stored one where there is one.
+// JudgeStage returns the verdict of a step. A stored verdict stays.
 func JudgeStage(ctx context.Context, store blob.Store, in StageInput) (StageVerdict, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	done, ok, err := artifact.Lookup[rules.Verdict](ctx, store, layout.Step(in.Step).Verdict())
@@ -75,8 +75,8 @@ func brief(v rules.Verdict) StageVerdict {
 	return StageVerdict{Kind: v.Kind, Reason: v.Reason, End: v.End, Pause: v.Pause}
 }
 
-// trailBefore is the verdict of the step before, or the figures of the stage's steps
-// where that was not judged: the rules were switched on since.
+// trailBefore returns the verdict of the previous step, or the figures of the stage's steps
+// when the rules were off at that step.
 func trailBefore(ctx context.Context, store blob.Store, layout artifact.Layout, in StageInput) (rules.Verdict, error) {
 	if in.Step <= in.First {
 		return rules.Verdict{}, nil
@@ -92,7 +92,7 @@ func trailBefore(ctx context.Context, store blob.Store, layout artifact.Layout, 
 	})
 }
 
-// figures reads what a step stored of its rollouts and of its update.
+// figures reads the stored numbers of a step's rollouts and update.
 func figures(ctx context.Context, store blob.Store, layout artifact.Layout, step int) (rules.Figures, error) {
 	built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, layout.Step(step).BatchStats())
 	if err == nil && !ok {
@@ -112,7 +112,7 @@ func figures(ctx context.Context, store blob.Store, layout artifact.Layout, step
 	}, err
 }
 
-// scores are the evaluations of the plateau's set within the stage.
+// scores returns the evaluations of the plateau's set within the stage.
 func scores(ctx context.Context, store blob.Store, layout artifact.Layout, p config.Plateau, sets []config.EvalSet, trail []rules.Figures) ([]rules.Score, error) {
 	at := slices.IndexFunc(sets, func(s config.EvalSet) bool { return s.Name == p.Eval })
 	if !p.On() || at < 0 || sets[at].EverySteps == 0 {
@@ -140,7 +140,7 @@ func scores(ctx context.Context, store blob.Store, layout artifact.Layout, p con
 	return out, err
 }
 
-// withBest names the checkpoint whose policy earned most, and what to do with it.
+// withBest adds the checkpoint with the best policy to a verdict, and what to do with it.
 func withBest(ctx context.Context, store blob.Store, runID, reason string) (string, error) {
 	plan, ok, err := StoredPlan(ctx, store, runID)
 	if err != nil || !ok {
@@ -171,7 +171,7 @@ type GateInput struct {
 	Before Evaluation `json:"before"`
 }
 
-// GateResult says whether RL may begin, and the figures.
+// GateResult reports whether RL may begin, with the figures.
 type GateResult struct {
 	Passed bool   `json:"passed"`
 	Text   string `json:"text"`

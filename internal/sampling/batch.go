@@ -158,7 +158,7 @@ func readShards(ctx context.Context, store blob.Store, shards []blob.Ref) ([]run
 	return out, nil
 }
 
-// recordGroups makes the records of groups again, which say the same, where a shard is gone
+// recordGroups makes the records of groups again, with equal content, when a shard is gone
 // or damaged.
 func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.GroupRecord, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
@@ -204,8 +204,8 @@ func checkComplete(groups []run.GroupRecord, in BatchInput) error {
 	return nil
 }
 
-// rolloutNumbers are the numbers of a step over all that was sampled. Sums are taken
-// in order, that of the step's problems, so that their bits do not depend on shards.
+// rolloutNumbers returns the numbers of a step over all its trajectories. It sums in the
+// order of the step's problems, so that the bits do not depend on shards.
 func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 	byID := make(map[string]*run.GroupRecord, len(groups))
 	for i := range groups {

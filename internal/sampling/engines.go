@@ -21,20 +21,20 @@ import (
 	"temper/sandbox"
 )
 
-// maxEngines bounds the engines that are kept; each holds weights and caches.
+// maxEngines bounds the open engines; each holds weights and caches.
 const maxEngines = 4
 
-// engines are the engines of the runs that this worker serves. A run mostly has one.
-// With rl.window it may have as many as Config.Policies says, each with a policy of its
-// own, so that the tail of a step and the steps after it are sampled side by side. The
-// idle one that was unused for the longest time makes room.
+// engines holds the engines of the runs that this worker serves. A run mostly has one. With
+// rl.window it may have up to Config.Policies, one for each policy, so that the tail of a
+// step and the next steps are sampled side by side. The idle engine that was used least
+// recently is closed first.
 type engines struct {
 	mu     sync.Mutex
 	byRun  map[string]*pool // by run id
 	serial int
 }
 
-// pool is the engines of a run, and the calls that use them or wait for one.
+// pool holds the engines of a run, and the calls that use them or wait for one.
 type pool struct {
 	run     *run.Loaded // of the call before
 	probed  bool        // the code of the run can be imported
@@ -44,8 +44,8 @@ type pool struct {
 	waiting []int64 // versions that calls wait for
 }
 
-// engineEntry is an engine of a run. Calls for the policy that it serves share it; while
-// it has users nobody replaces that policy.
+// engineEntry is an engine of a run. Calls for the policy that it serves share it; the
+// policy stays while the engine has users.
 type engineEntry struct {
 	engine  Engine
 	version int64 // that it serves or loads; -1 for none
@@ -61,9 +61,8 @@ type use struct {
 	engine Engine
 }
 
-// acquire makes an engine of a run serve a policy and keeps it so until release. Calls of
-// one name wait for each other: an attempt that was given up may still be at work in this
-// process.
+// acquire makes an engine of a run serve a policy until release. Calls of one name wait for
+// each other: an abandoned attempt may still run in this process.
 func (r *Service) acquire(ctx context.Context, t target) (use, func(), error) {
 	e := &r.engines
 	e.mu.Lock()
@@ -119,8 +118,8 @@ func (r *Service) await(ctx context.Context, p *pool, t target) (use, *engineEnt
 	}
 }
 
-// ready loads the configuration of a run where it is another one than before, and asks
-// the sandbox once for the run's code. The lock is given up meanwhile.
+// ready loads the configuration of a run when it has changed, and has the sandbox import
+// the run's code once. It releases the lock meanwhile.
 func (r *Service) ready(ctx context.Context, p *pool, ref run.Ref) (*run.Loaded, error) {
 	if p.run != nil && p.run.Ref == ref && p.probed {
 		return p.run, nil
@@ -138,9 +137,8 @@ func (r *Service) ready(ctx context.Context, p *pool, ref run.Ref) (*run.Loaded,
 	return loaded, err
 }
 
-// choose finds the engine for a policy; nil where the call has to wait. Of those that
-// wait for an engine to be free, the oldest policy comes first: the step that learns
-// next waits for it.
+// choose returns the engine for a policy; nil when the call has to wait. Among waiting
+// calls the oldest policy comes first: the next step to learn waits for it.
 func (r *Service) choose(p *pool, t target, loaded *run.Loaded) (*engineEntry, error) {
 	if p.calls[t.name] {
 		return nil, nil
@@ -190,18 +188,18 @@ func (r *Service) choose(p *pool, t target, loaded *run.Loaded) (*engineEntry, e
 	return entry, nil
 }
 
-// olderWaits reports whether a call waits for an engine for an older policy. One whose policy
-// is in an engine that is used waits for that engine. The lock is held.
+// olderWaits reports whether a call with an older policy waits for a free engine. A call
+// whose policy is in a used engine waits for that engine instead. The lock is held.
 func (p *pool) olderWaits(version int64) bool {
 	return slices.ContainsFunc(p.waiting, func(older int64) bool {
 		return older < version && !slices.ContainsFunc(p.engines, func(e *engineEntry) bool { return e.version == older && e.users > 0 })
 	})
 }
 
-// prefetch lets the one engine of a run read a policy that a call waits for, while it
-// samples the tail of another step. Of several calls the one whose turn is next decides, or
-// they would take the engine's one place from each other. Of several engines one reads a
-// policy while another samples anyway. The lock is held.
+// prefetch lets the only engine of a run read the policy of a waiting call while it samples
+// the tail of another step. The next call in turn decides, since the engine prefetches one
+// policy at a time. With several engines, one reads while another samples anyway. The lock
+// is held.
 func (p *pool) prefetch(ctx context.Context, next run.Policy) {
 	if len(p.engines) != 1 || next.Ref.IsZero() || p.olderWaits(next.Version) {
 		return
@@ -212,7 +210,7 @@ func (p *pool) prefetch(ctx context.Context, next run.Policy) {
 	}
 }
 
-// load makes an engine with one user serve a policy. The lock is given up meanwhile.
+// load makes an engine with one user serve a policy. It releases the lock meanwhile.
 func (r *Service) load(ctx context.Context, p *pool, entry *engineEntry, t target, loaded *run.Loaded) error {
 	if entry.version == t.policy.Version && entry.users > 1 {
 		return nil
@@ -235,7 +233,7 @@ func (r *Service) load(ctx context.Context, p *pool, entry *engineEntry, t targe
 	return nil
 }
 
-// wake lets the calls look again that wait. The lock is held.
+// wake makes waiting calls look again. The lock is held.
 func (p *pool) wake() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -250,8 +248,8 @@ func (r *Service) Prepare(ctx context.Context, ref run.Ref, p run.Policy) error 
 	return err
 }
 
-// loadPolicy makes an engine serve a policy. Errors: NotFound for one that was
-// never published, unlike a store that fails.
+// loadPolicy makes an engine serve a policy. Errors: NotFound for a policy that was never
+// published; a failing store gives another error.
 func loadPolicy(ctx context.Context, engine Engine, p run.Policy) error {
 	if p.Ref.IsZero() {
 		return fault.New(fault.NotFound, errors.New("it was never published"))
@@ -276,7 +274,7 @@ func (e *engines) pool(runID string) *pool {
 	return p
 }
 
-// forget drops the pool of a run that has no engine and no call. The lock is held.
+// forget removes the pool of a run without engines and calls. The lock is held.
 func (e *engines) forget(runID string) {
 	if p := e.byRun[runID]; p != nil && len(p.engines) == 0 && len(p.waiting) == 0 {
 		delete(e.byRun, runID)
@@ -319,16 +317,17 @@ func (e *engines) close() {
 	e.byRun = nil
 }
 
-// Pauses between attempts on an engine or a sandbox that fails. 70 attempts take more
-// than a minute: time enough for a killed process to come back. No single pause is
-// long beside the start of a process.
+// Attempts on a failing engine or sandbox, and the pauses between them. 70 attempts take
+// more than a minute, in which a killed process comes back. No pause is long compared to
+// the start of a process.
 const (
 	rolloutAttempts   = 70
 	rolloutBackoff    = 50 * time.Millisecond
 	rolloutMaxBackoff = time.Second
 )
 
-// newRunner makes a runner under the limits of a configuration. It counts in programs.
+// newRunner returns a runner under the limits of a configuration. It adds each program
+// that runs to the counter programs.
 func (r *Service) newRunner(loaded *run.Loaded, cfg config.Run, engine Engine, programs *atomic.Int64) (*rollout.Runner, error) {
 	c := cfg.Rollout
 	sessions, _ := r.Executor.(sandbox.SessionCloser)

@@ -16,16 +16,16 @@ import (
 	"temper/internal/tool"
 )
 
-// gathering is the groups of a step under way in one call. Trajectories end in any
-// order, and wait packed for the others of their group; the one that ends last stores
-// the group, beside those of other groups. What is stored does not depend on the order.
+// gathering holds the unfinished groups of one call. Trajectories end in any order and wait,
+// packed, for the others of their group; the last one stores the group. The stored bytes do
+// not depend on the order.
 type gathering struct {
 	*sampler
 	in       GroupsInput
 	spec     rollout.Spec
 	recorder recorder
 	journal  *journal
-	aside    *aside
+	times    *timeRecorder
 	// storing bounds the groups that are unpacked at a time.
 	storing chan struct{}
 
@@ -40,8 +40,8 @@ type openGroup struct {
 	problem rl.Problem
 	ended   []record.Packed // by rollout; Tokens is 0 for those that have not
 	left    int
-	// before and cells are where trajectories go on that an earlier call has cut, by
-	// rollout; cells become where those go on that this call cuts, so many.
+	// before and cells say by rollout where this call continues trajectories that an earlier
+	// call has cut; cells then holds the same for the trajectories that this call cuts.
 	before []rl.Trajectory
 	cells  [][]tool.Cell
 	cut    int
@@ -52,7 +52,7 @@ func newGathering(s *sampler, in GroupsInput) *gathering {
 		sampler: s, in: in, spec: s.spec("train", in.Stage, in.Step),
 		recorder: newRecorder(s.store, s.run.Layout, in.Stage, in.Step, s.run.Config),
 		journal:  newJournal(s.store, s.run.Layout, in.Step),
-		aside:    &aside{store: s.store, layout: s.run.Layout, step: in.Step, part: len(in.Before)},
+		times:    &timeRecorder{store: s.store, layout: s.run.Layout, step: in.Step, part: len(in.Before)},
 		storing:  make(chan struct{}, 1+runtime.GOMAXPROCS(0)),
 		open:     map[string]*openGroup{}, records: map[string]run.GroupRecord{},
 	}
@@ -62,7 +62,7 @@ func (g *gathering) key(problemID string) string {
 	return g.run.Layout.Step(g.in.Step).Group(problemID)
 }
 
-// keep records a group that is stored.
+// keep adds the record of a stored group.
 func (g *gathering) keep(ctx context.Context, stored storedGroup) error {
 	made, err := g.recorder.record(ctx, stored)
 	g.mu.Lock()
@@ -85,17 +85,17 @@ func (g *gathering) sample(ctx context.Context, problems []rl.Problem) error {
 	if err := g.takeParts(ctx, problems); err != nil {
 		return err
 	}
-	if err := g.takeUp(ctx); err != nil {
+	if err := g.restoreEnded(ctx); err != nil {
 		return err
 	}
 	g.journal.start(ctx)
 	err := g.runner.Each(ctx, g.missing(problems), func(s rollout.Spec, t rl.Trajectory) error { return g.end(ctx, s, t) })
 	g.journal.stop(ctx, err != nil)
-	g.aside.write(ctx)
+	g.times.write(ctx)
 	return err
 }
 
-// missing are the trajectories that nobody has sampled, in the order of problems.
+// missing yields the trajectories that are not sampled yet, in the order of problems.
 func (g *gathering) missing(problems []rl.Problem) iter.Seq[rollout.Spec] {
 	var specs []rollout.Spec
 	for _, p := range problems {
@@ -115,7 +115,7 @@ func (g *gathering) missing(problems []rl.Problem) iter.Seq[rollout.Spec] {
 	}
 }
 
-// specOf is what to sample of a trajectory: all of it, or its part.
+// specOf returns the Spec of a trajectory, or of its part.
 func (g *gathering) specOf(group *openGroup, i int) rollout.Spec {
 	s := g.spec
 	s.Problem, s.Rollout = group.problem, i
@@ -128,9 +128,9 @@ func (g *gathering) specOf(group *openGroup, i int) rollout.Spec {
 	return s
 }
 
-// takeUp places the trajectories that earlier attempts have stored, and stores the
+// restoreEnded places the trajectories that earlier attempts have stored, and stores the
 // groups that are complete with them.
-func (g *gathering) takeUp(ctx context.Context) error {
+func (g *gathering) restoreEnded(ctx context.Context) error {
 	var complete []*openGroup
 	err := g.journal.read(ctx, func(t *rl.Trajectory) error {
 		group, ok := g.open[t.ProblemID]
@@ -155,7 +155,7 @@ func (g *gathering) takeUp(ctx context.Context) error {
 	return err
 }
 
-// isOurs reports whether a stored trajectory is the one that would be sampled.
+// isOurs reports whether a stored trajectory equals the one to sample.
 func (g *gathering) isOurs(group *openGroup, t *rl.Trajectory) bool {
 	if t.Rollout < 0 || t.Rollout >= len(group.ended) || group.ended[t.Rollout].Tokens() > 0 {
 		return false
@@ -165,8 +165,8 @@ func (g *gathering) isOurs(group *openGroup, t *rl.Trajectory) bool {
 	return t.Stage == s.Stage && t.Step == s.Step && t.Seed == s.TrajectorySeed() && len(t.Tokens) > 0 && g.in.sampledAs(t)
 }
 
-// place puts a trajectory into its group and reports whether that is complete; then it
-// is not open any more.
+// place puts a trajectory into its group, and reports whether the group is complete and so
+// no longer open.
 func (g *gathering) place(group *openGroup, packed record.Packed) (complete bool) {
 	group.ended[packed.Rollout] = packed
 	if group.left--; group.left > 0 {
@@ -176,13 +176,13 @@ func (g *gathering) place(group *openGroup, packed record.Packed) (complete bool
 	return true
 }
 
-// end takes a trajectory that has just ended or was cut.
+// end places a trajectory that has ended or was cut.
 func (g *gathering) end(ctx context.Context, s rollout.Spec, t rl.Trajectory) error {
 	packed, err := record.Pack(&t)
 	if err != nil {
 		return fault.Newf(fault.Corrupt, "step %d: %w", g.in.Step, err)
 	}
-	g.aside.add(ctx, &t)
+	g.times.add(ctx, &t)
 	g.mu.Lock()
 	g.out.SampleTime += t.SampleTime
 	g.out.ToolTime += t.ToolTime
@@ -204,7 +204,7 @@ func (g *gathering) end(ctx context.Context, s rollout.Spec, t rl.Trajectory) er
 	return nil
 }
 
-// storeGroup stores a complete group and what becomes of it.
+// storeGroup stores a complete group, its samples and its record.
 func (g *gathering) storeGroup(ctx context.Context, group *openGroup) error {
 	g.storing <- struct{}{}
 	defer func() { <-g.storing }()

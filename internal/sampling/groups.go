@@ -52,9 +52,9 @@ func (s *sampler) writeLines(ctx context.Context, key string, g rl.Group) (store
 	return s.putGroup(ctx, key, g, data, err)
 }
 
-// putGroup stores what a group was encoded to, or says why it could not be, unless
-// another attempt was faster. It returns the group that is stored. One that nobody can
-// read is replaced.
+// putGroup stores an encoded group unless another attempt has stored one, and returns the
+// stored group. It replaces a stored group that cannot be read. err is the error of the
+// encoding.
 func (s *sampler) putGroup(ctx context.Context, key string, g rl.Group, data []byte, err error) (storedGroup, error) {
 	if err != nil {
 		return storedGroup{}, fault.OfEncoding(fmt.Errorf("encode group %s: %w", g.Problem.ID, err))

@@ -25,9 +25,9 @@ const (
 	journalPatience = 5 * time.Second
 )
 
-// journal stores trajectories that have ended while others of their groups have not,
-// many to an object. It saves work and promises nothing: what it cannot write is
-// written with the next object, and what nobody can read is sampled again.
+// journal stores trajectories that have ended before their groups, many to an object. It is
+// a cache: a failed write is repeated with the next object, and what cannot be read is
+// sampled again.
 type journal struct {
 	store  blob.Store
 	layout artifact.Layout
@@ -95,8 +95,8 @@ func (j *journal) start(ctx context.Context) {
 	}()
 }
 
-// stop ends the writing, and waits for it. When others have to go on, it writes what
-// waits.
+// stop ends the writing and waits for it. When another call has to continue, it first
+// writes what is pending.
 func (j *journal) stop(ctx context.Context, unfinished bool) {
 	close(j.end)
 	<-j.ended
@@ -132,7 +132,7 @@ func (j *journal) drop(problemID string) {
 	delete(j.waiting, problemID)
 }
 
-// flush writes all that waits. Errors: those of the store; then it waits on.
+// flush writes everything pending. After an error of the store it stays pending.
 func (j *journal) flush(ctx context.Context) error {
 	for {
 		taken := j.take()
@@ -185,17 +185,16 @@ func (j *journal) take() []record.Packed {
 
 // Bounds of what is beside the trajectories of a step.
 const (
-	// asideBytes of outputs are written at once.
-	asideBytes = 8 << 20
-	// asidePatience bounds the writing.
-	asidePatience = 5 * time.Second
+	// outputsBytes of outputs are written at once.
+	outputsBytes = 8 << 20
+	// timesPatience bounds the writing.
+	timesPatience = 5 * time.Second
 )
 
-// aside collects what a call knows of the trajectories that it samples and that is not
-// part of the run's bits: times, and whole outputs where the run keeps them. Each call
-// writes what it has sampled itself, under the sum of the content. Nothing depends on it:
-// what cannot be written is not recorded, and a failure is nobody's.
-type aside struct {
+// timeRecorder collects what is not part of the run's bits: the times of trajectories, and
+// the whole outputs of calls where the run keeps them. Each call writes what it has sampled,
+// under the hash of the content. It is best effort: nothing depends on it.
+type timeRecorder struct {
 	store  blob.Store
 	layout artifact.Layout
 	step   int
@@ -208,48 +207,48 @@ type aside struct {
 }
 
 // add takes what is known of a trajectory that has ended or was cut.
-func (a *aside) add(ctx context.Context, t *rl.Trajectory) {
+func (r *timeRecorder) add(ctx context.Context, t *rl.Trajectory) {
 	outputs := record.OutputsOf(t)
-	times := record.TimesOf(t, a.part)
-	a.mu.Lock()
-	a.times = append(a.times, times)
-	a.outputs = append(a.outputs, outputs...)
+	times := record.TimesOf(t, r.part)
+	r.mu.Lock()
+	r.times = append(r.times, times)
+	r.outputs = append(r.outputs, outputs...)
 	for i := range outputs {
-		a.size += len(outputs[i].Stdout) + len(outputs[i].Stderr)
+		r.size += len(outputs[i].Stdout) + len(outputs[i].Stderr)
 	}
 	var full []record.Output
-	if a.size >= asideBytes {
-		full, a.outputs, a.size = a.outputs, nil, 0
+	if r.size >= outputsBytes {
+		full, r.outputs, r.size = r.outputs, nil, 0
 	}
-	a.mu.Unlock()
-	a.putOutputs(ctx, full)
+	r.mu.Unlock()
+	r.putOutputs(ctx, full)
 }
 
 // write stores what is left, also when the call was taken away.
-func (a *aside) write(ctx context.Context) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), asidePatience)
+func (r *timeRecorder) write(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timesPatience)
 	defer cancel()
-	if len(a.times) > 0 {
-		data, err := record.EncodeTimes(a.times)
-		a.put(ctx, a.layout.Step(a.step).Times, data, err)
+	if len(r.times) > 0 {
+		data, err := record.EncodeTimes(r.times)
+		r.put(ctx, r.layout.Step(r.step).Times, data, err)
 	}
-	a.putOutputs(ctx, a.outputs)
-	a.times, a.outputs, a.size = nil, nil, 0
+	r.putOutputs(ctx, r.outputs)
+	r.times, r.outputs, r.size = nil, nil, 0
 }
 
-func (a *aside) putOutputs(ctx context.Context, outputs []record.Output) {
+func (r *timeRecorder) putOutputs(ctx context.Context, outputs []record.Output) {
 	if len(outputs) == 0 {
 		return
 	}
 	data, err := record.EncodeOutputs(outputs)
-	a.put(ctx, a.layout.Step(a.step).Outputs, data, err)
+	r.put(ctx, r.layout.Step(r.step).Outputs, data, err)
 }
 
-// put stores what was encoded. An error loses it, see aside.
-func (a *aside) put(ctx context.Context, key func(sha256 string) string, data []byte, err error) {
+// put stores what was encoded. An error loses it, see timeRecorder.
+func (r *timeRecorder) put(ctx context.Context, key func(sha256 string) string, data []byte, err error) {
 	if err == nil {
-		_, _ = blob.PutBytes(ctx, a.store, key(blob.RefOf("", data).SHA256), data, blob.IfAbsent)
+		_, _ = blob.PutBytes(ctx, r.store, key(blob.RefOf("", data).SHA256), data, blob.IfAbsent)
 	}
 }

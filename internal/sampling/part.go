@@ -20,15 +20,15 @@ import (
 
 // With rl.partial_rollout_tokens several policies sample the trajectories of a step, one
 // call after another. A call ends when each trajectory has ended or has as many response
-// tokens as its policy samples. It stores the groups of which some were cut, and the next
-// call goes on from what is stored. So the version of a token is a function of the step
-// and of the token's place in the response, whoever samples it and whenever.
+// tokens as its policy samples. It stores the groups with cut trajectories, and the next
+// call continues them. So the version of a token is a function of the step and of the
+// token's place in the response alone.
 
 // partMagic begins the stored form: the length of the cells' JSON as a uvarint, the JSON,
 // and the compact record of the group. Cells are by rollout, null where there are none.
 const partMagic = "temper parts 1\n"
 
-// versionOf is the version that samples a response token, counted from 0.
+// versionOf returns the version that samples a response token, counted from 0.
 func (in GroupsInput) versionOf(token int) int64 {
 	for _, s := range in.Before {
 		if token < s.Until {
@@ -38,8 +38,8 @@ func (in GroupsInput) versionOf(token int) int64 {
 	return in.Policy.Version
 }
 
-// sampledAs reports whether each token of a trajectory is of the version that the step
-// asks for, and the trajectory has ended.
+// sampledAs reports whether the trajectory has ended and each of its tokens has the version
+// that the step asks for.
 func (in GroupsInput) sampledAs(t *rl.Trajectory) bool {
 	if t.StopReason == "" || t.StopReason == rl.StopInfraError || t.StopReason == rl.StopCut || t.PolicyVersion != in.versionOf(0) {
 		return false
@@ -52,7 +52,7 @@ func (in GroupsInput) sampledAs(t *rl.Trajectory) bool {
 	return true
 }
 
-// encodePart makes the stored form of a group that goes on.
+// encodePart returns the stored form of an unfinished group.
 func encodePart(group *openGroup) ([]byte, error) {
 	cells, err := json.Marshal(group.cells)
 	if err != nil {
@@ -66,7 +66,7 @@ func encodePart(group *openGroup) ([]byte, error) {
 	return append(append(data, cells...), packed...), nil
 }
 
-// decodePart reads a group that goes on, by rollout. Errors: blob.ErrCorrupt.
+// decodePart reads an unfinished group, by rollout. Errors: blob.ErrCorrupt.
 func decodePart(data []byte) (packed []record.Packed, cells [][]tool.Cell, err error) {
 	bad := func(why error) ([]record.Packed, [][]tool.Cell, error) {
 		return nil, nil, fmt.Errorf("%w: %w", why, blob.ErrCorrupt)
@@ -100,7 +100,7 @@ func (l lostParts) Error() string {
 	return fmt.Sprintf("nothing can be read of what was sampled before of %d problems, the first is %s", len(l), l[0])
 }
 
-// takeParts lets the open groups go on from what the call before has stored of them.
+// takeParts restores the open groups from what the previous call has stored.
 // Errors: lostParts.
 func (g *gathering) takeParts(ctx context.Context, problems []rl.Problem) error {
 	if len(g.in.Before) == 0 {
@@ -141,8 +141,7 @@ func (g *gathering) takePart(ctx context.Context, id string) error {
 	return g.open[id].resume(packed, cells)
 }
 
-// sampleLost samples again what came before of problems whose stored parts are lost, by
-// the policies that sampled it. It comes out with the same bits.
+// sampleLost samples lost parts again by the policies that sampled them, to the same bits.
 func (r *Service) sampleLost(ctx context.Context, in GroupsInput, lost lostParts, progress *Progress) error {
 	layout, last := artifact.Layout{RunID: in.Run.RunID}, len(in.Before)-1
 	for _, id := range lost {
@@ -155,7 +154,7 @@ func (r *Service) sampleLost(ctx context.Context, in GroupsInput, lost lostParts
 	return err
 }
 
-// resume places the trajectories that have ended and keeps the others for their next part.
+// resume places the ended trajectories and keeps the others for their next part.
 func (o *openGroup) resume(packed []record.Packed, cells [][]tool.Cell) error {
 	o.before = make([]rl.Trajectory, len(packed))
 	for i := range packed {
@@ -176,8 +175,7 @@ func (o *openGroup) resume(packed []record.Packed, cells [][]tool.Cell) error {
 	return nil
 }
 
-// withoutStored leaves out the problems of which an earlier attempt of this call has
-// stored the part.
+// withoutStored removes the problems whose part an earlier attempt of this call has stored.
 func (g *gathering) withoutStored(ctx context.Context, problems []rl.Problem) ([]rl.Problem, error) {
 	if g.in.Until == 0 {
 		return problems, nil
@@ -198,7 +196,7 @@ func (g *gathering) withoutStored(ctx context.Context, problems []rl.Problem) ([
 	return todo, nil
 }
 
-// storePart stores a group of which trajectories go on under a newer policy.
+// storePart stores a group with trajectories that a newer policy continues.
 func (g *gathering) storePart(ctx context.Context, group *openGroup) error {
 	failpoint.Hit("sampling/before-part")
 	data, err := encodePart(group)
@@ -218,12 +216,12 @@ func (g *gathering) storePart(ctx context.Context, group *openGroup) error {
 	return nil
 }
 
-// spans are the spans of a step of which this call samples the last one so far.
+// spans returns the spans of a step up to the one that this call samples.
 func (in GroupsInput) spans() []run.PolicySpan {
 	return append(in.Before[:len(in.Before):len(in.Before)], run.PolicySpan{Until: in.Until, Policy: in.Policy})
 }
 
-// check finds spans that do not follow each other.
+// check refuses spans that do not follow each other.
 func (in GroupsInput) check() error {
 	spans := in.spans()
 	for i, s := range spans {

@@ -100,7 +100,7 @@ type busy struct {
 	usage    series.SamplerUse
 }
 
-// with adds it to what the machine has measured; nil where nobody measured.
+// with adds it to the measurements of the machine; nil without any.
 func (b busy) with(m *series.Busy) []series.Busy {
 	if m == nil {
 		return nil

@@ -33,7 +33,7 @@ func (r *Service) recall(ctx context.Context, engine Engine, loaded *run.Loaded,
 	planner.Recall(r.endedBefore(ctx, loaded, step))
 }
 
-// endedBefore reads how long stored trajectories became, those of the oldest step first.
+// endedBefore returns the lengths of stored trajectories, oldest step first.
 func (r *Service) endedBefore(ctx context.Context, loaded *run.Loaded, step int) []inference.Ended {
 	keys := r.newestGroups(ctx, loaded, step)
 	read := make([]inference.Ended, len(keys))

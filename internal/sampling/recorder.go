@@ -50,8 +50,8 @@ func newRecorder(store blob.Store, layout artifact.Layout, stage, step int, cfg 
 	return out
 }
 
-// record stores the samples of a group. Errors: Corrupt for a group that nobody may
-// train on.
+// record stores the samples of a group. Errors: Corrupt for a group that must not be
+// trained on.
 func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, error) {
 	failpoint.Hit("sampling/before-samples")
 	built, err := grpo.BuildGroup(g.Group, r.groups)

@@ -39,9 +39,9 @@ type Config struct {
 	// NewEngine makes an engine without weights for a run, by its configuration and
 	// model.
 	NewEngine func(*run.Loaded) (Engine, error)
-	// Policies is how many policies of a run with rl.window may be in engines at a time,
-	// each in an engine of its own; nil is one. Two let the tail of a step and the steps
-	// after it be sampled side by side, at the price of the second one's weights and caches.
+	// Policies returns how many policies of a run with rl.window may be in engines at a time,
+	// one in each engine; nil is one. With two, the tail of a step and the next steps are
+	// sampled side by side, at the price of a second copy of weights and caches.
 	Policies func(*run.Loaded) int
 	// MaxConcurrent is the number of trajectories of a run that live at a time.
 	MaxConcurrent int
@@ -80,8 +80,8 @@ type sampler struct {
 	calls    callTimes    // of trajectories that ended; guarded by the gathering
 }
 
-// target is what to sample for: a run, a policy, and the step whose configuration
-// counts. The name is that of the work: equal names have equal sessions.
+// target is what to sample for: a run, a policy, and the step whose configuration counts.
+// Equal names have equal sessions.
 type target struct {
 	run    run.Ref
 	policy run.Policy

@@ -31,10 +31,10 @@ type SelectInput struct {
 // a few stages, so that a step does not read them all again. The zero value is
 // ready, and may be used by several goroutines.
 type Selector struct {
-	mu      sync.Mutex
-	ledgers map[ledgerKey]*dataset.Ledger
-	decks   map[ledgerKey]*deck
-	configs run.Configs
+	mu        sync.Mutex
+	ledgers   map[ledgerKey]*dataset.Ledger
+	sequences map[ledgerKey]*problemSequence
+	configs   run.Configs
 }
 
 // ledgerKey is all that the order of a stage's problems depends on.
@@ -91,7 +91,7 @@ func (s *Selector) ledger(ctx context.Context, store blob.Store, in SelectInput)
 	return ledger, nil
 }
 
-// keyOf asks the store what the problems of a stage are by now.
+// keyOf returns the key of a stage's problems as the store has them now.
 func keyOf(ctx context.Context, store blob.Store, in SelectInput) (ledgerKey, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	key := ledgerKey{run: in.Run, stage: in.Stage}
@@ -113,8 +113,7 @@ func readLedger(ctx context.Context, store blob.Store, in SelectInput) (*dataset
 	return dataset.NewLedger(rl.Seed(cfg.Seed, "ledger", uint64(in.Stage)), problems, cfg.RL.ProblemsPerStep, removed)
 }
 
-// readStage reads the problems of a stage, of which it keeps the ids, and those of them
-// that the filter has removed.
+// readStage reads the problems of a stage and the ids that the filter has removed.
 func readStage(ctx context.Context, store blob.Store, in SelectInput) (cfg config.Run, problems []rl.Problem, removed map[string]bool, err error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	if cfg, err = run.ReadConfig(ctx, store, in.Run); err != nil {

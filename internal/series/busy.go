@@ -12,11 +12,11 @@ type Busy struct {
 	// Process is the processor time of the process: the engine with the loop of the
 	// rollouts, or the trainer.
 	Process time.Duration `json:"process_ns"`
-	// Programs is the processor time of the programs that the sandbox ran for the process,
-	// on whatever machine.
+	// Programs is the processor time of the programs that the sandbox ran for the process, on
+	// any machine.
 	Programs time.Duration `json:"programs_ns"`
-	// Sandbox is that of the sandbox on this machine with all that it started; 0 where the
-	// process does not know of one.
+	// Sandbox is the processor time of the sandbox on this machine and its programs; 0 where
+	// the process knows of no sandbox.
 	Sandbox time.Duration `json:"sandbox_ns"`
 	// Machine and Idle are the times in which the cores of the machine worked, for
 	// whomever, and did not.
@@ -26,7 +26,7 @@ type Busy struct {
 	Passes []int64 `json:"passes_by_rows,omitempty"`
 	// Graphs is what was compiled for a trainer on an accelerator.
 	Graphs *Graphs `json:"graphs,omitempty"`
-	// Work is what a trainer computed; nil where nobody knows what its devices could.
+	// Work is what a trainer computed; nil when the peak of its devices is unknown.
 	Work *Work `json:"work,omitempty"`
 	// PeakMemory is the most memory that the process has held since its start, bytes.
 	PeakMemory int64 `json:"peak_memory_bytes,omitempty"`
@@ -36,7 +36,7 @@ type Busy struct {
 
 // Work is what training computed, beside what its devices could have in a second.
 type Work struct {
-	// FLOPs are those of the model, forward and backward, without what is computed again.
+	// FLOPs counts the operations of the model, forward and backward, without recomputation.
 	FLOPs float64 `json:"flops"`
 	// Peak is the sum of the devices' peaks by their data sheets, operations a second.
 	Peak float64 `json:"peak_flops"`
@@ -72,7 +72,7 @@ func sumBusy(parts []Busy) machines {
 	return m
 }
 
-// Pool adds the passes of one engine to those of others.
+// Pool adds the passes of one engine to the passes of others.
 func Pool(sum, more []int64) []int64 {
 	for len(sum) < len(more) {
 		sum = append(sum, 0)

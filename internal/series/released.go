@@ -1,7 +1,7 @@
 package series
 
-// Released are the counts of the released code of rStar2-Agent over the trajectories of a
-// step whose groups have unequal rewards, whatever the mode of resampling.
+// Released has the counts of the released code of rStar2-Agent over the trajectories of a
+// step whose groups have unequal rewards, in any mode of resampling.
 type Released struct {
 	Groups       int     `json:"groups"` // with unequal rewards
 	Trajectories int     `json:"trajectories"`
@@ -14,8 +14,8 @@ type Released struct {
 	MoreAnswers  int     `json:"more_answers"`
 }
 
-// Add counts a trajectory: its tool results, those of them that are errors, the penalty that
-// follows, and its answers.
+// Add counts a trajectory: its tool results, the errors among them, the resulting penalty,
+// and its answers.
 func (r *Released) Add(results, errors int, penalty float64, answers int) {
 	r.Trajectories++
 	r.Results += results

@@ -119,7 +119,7 @@ func quoted(data []byte) (text, rest []byte, ok bool) {
 	return bytes.Cut(data, []byte(`"`))
 }
 
-// names are those of all series, so that records share them.
+// names holds the names of all series, so that records share the strings.
 var names = sync.OnceValue(func() map[string]string {
 	out := map[string]string{}
 	for _, m := range All() {

@@ -14,7 +14,7 @@ type Spread struct {
 	Prompts   Range `json:"prompts"`             // tokens
 	Rewards   Range `json:"rewards"`
 	Turns     Range `json:"turns"`
-	// Advantages are those of the trajectories that the trainer got.
+	// Advantages covers the trajectories that the trainer got.
 	Advantages Range `json:"advantages"`
 	// Statuses counts the calls of tools by how they ended.
 	Statuses map[status.Status]int `json:"statuses,omitempty"`

@@ -19,8 +19,8 @@ type Step struct {
 	// Tools is the part of Sampling in which the rollouts waited for tools.
 	Wall, Sampling, Tools, Training, Saving time.Duration
 	Publishing                              time.Duration // a part of Training
-	// SamplingBusy has a part for each process that sampled, and TrainingBusy is of the
-	// trainer, nil where nobody measured.
+	// SamplingBusy has a part for each process that sampled; TrainingBusy describes the
+	// trainer, nil when not measured.
 	SamplingBusy []Busy
 	TrainingBusy *Busy
 }
@@ -45,7 +45,7 @@ func (s *Step) peak() float64 {
 	return float64(most)
 }
 
-// utilisation is the share of the peak that training reached, 0 where nobody knows that.
+// utilisation returns the share of the peak that training reached, 0 when unknown.
 func (s *Step) utilisation() float64 {
 	took := (s.Training - s.Publishing).Seconds()
 	if s.TrainingBusy == nil || s.TrainingBusy.Work == nil || took <= 0 {

@@ -57,7 +57,7 @@ type Gauge struct {
 	Max   float64 `json:"max"`
 }
 
-// Look adds what somebody saw.
+// Look adds an observation.
 func (g *Gauge) Look(x float64) { g.Looks, g.Sum, g.Max = g.Looks+1, g.Sum+x, max(g.Max, x) }
 
 // SamplerUse is what sampling alone knows of the time of a process.
@@ -70,9 +70,9 @@ type SamplerUse struct {
 	Running Gauge `json:"running"`
 	Waiting Gauge `json:"waiting"`
 	KVUse   Gauge `json:"kv_use"`
-	// Fed are the tokens of contexts that went through the network, Shared those that did not,
-	// because other contexts begin alike. Rows are those of all passes with padding, Tokens
-	// what was sampled, and Evictions the sessions that lost their cache to others.
+	// Fed counts the context tokens that went through the network, Shared the ones that did
+	// not, because other contexts begin alike. Rows counts the rows of all passes with padding,
+	// Tokens the sampled tokens, Evictions the sessions that lost their cache to others.
 	Fed       int64 `json:"fed"`
 	Shared    int64 `json:"shared"`
 	Tokens    int64 `json:"tokens"`
@@ -84,8 +84,8 @@ type SamplerUse struct {
 	Loading time.Duration `json:"loading_ns"`
 }
 
-// usageOf sums up what the processes of a step say. Gauges of engines side by side add up,
-// so the mean is that of all engines together, and the most the sum of each one's most.
+// usageOf sums up the processes of a step. Gauges of engines side by side add up: the mean
+// is over all engines together, and the maximum is the sum of the maxima.
 func usageOf(parts []Busy) (u SamplerUse, ok bool) {
 	loading, judging := map[string]time.Duration{}, map[string]time.Duration{}
 	gauges := map[string]SamplerUse{}
@@ -121,7 +121,7 @@ func (g Gauge) joined(o Gauge) Gauge {
 	return Gauge{g.Looks + o.Looks, g.Sum + o.Sum, max(g.Max, o.Max)}
 }
 
-// mean is 0 where nobody looked.
+// mean returns 0 without observations.
 func (g Gauge) mean() float64 { return g.Sum / float64(max(1, g.Looks)) }
 
 // beside are two engines side by side: of the sum only its mean and its most are known.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"temper/internal/chat"
+	"temper/internal/tool/builtin"
 	"temper/internal/tool/pyfile"
 )
 
@@ -44,9 +45,9 @@ func NewFile(path string, data []byte) (File, []pyfile.Problem) {
 	return out, problems
 }
 
-// reserved reports whether a name cannot be that of a function.
+// reserved reports whether a function cannot have the name.
 func reserved(name string) bool {
-	return slices.Contains(chat.RolloutTools(), name) || name == chat.ToolJupyter || name == chat.NoTools || strings.HasPrefix(name, "__")
+	return slices.Contains(builtin.Names(), name) || name == chat.NoTools || strings.HasPrefix(name, "__")
 }
 
 // Functions are the tools of all files, in order.

@@ -11,10 +11,10 @@ import (
 	"temper/sandbox"
 )
 
-// Function runs one function of a file of the user's. The file is the program, so its
-// lines are those of the traceback, and the call is data on standard input. The fixture
-// of the problem runs before the file in the same namespace: the function sees what a
-// Python program of the policy would see. Each call is a process of its own.
+// Function runs one function of a user's file. The file is the program, so tracebacks have
+// its line numbers, and the call is data on standard input. The fixture of the problem
+// runs before the file in the same namespace: the function sees what a Python program of
+// the policy would see. Each call is a separate process.
 type Function struct {
 	Executor sandbox.Executor
 	Limits   sandbox.Limits

@@ -34,8 +34,8 @@ type Probe struct {
 // probeWait is the pause where an overloaded executor gives no advice.
 const probeWait = time.Second
 
-// Ask imports the file in the sandbox. Errors: of kind UserCode with file and line when
-// the file is at fault; those of the executor, which are safe to retry.
+// Ask imports the file in the sandbox. When the file is at fault, the error is of kind
+// UserCode with file and line; an error of the executor is safe to retry.
 func (p Probe) Ask(ctx context.Context, e sandbox.Executor) error {
 	names, err := json.Marshal(p.Names)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"temper/internal/rl"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 )
 
@@ -28,12 +29,13 @@ func (p *Python) Refuse(c Call) string {
 	if !p.Session {
 		return ""
 	}
-	return c.Session.refusal(c.Said)
+	return c.Session.refusal(programOf(c))
 }
 
 // Mark implements Tool.
 func (p *Python) Mark(c Call) uint64 {
-	mark := rl.Seed(0, "call", rl.Hash(c.Problem.Fixture), rl.Hash(c.Said.Code), rl.Hash(c.Said.Stdin))
+	program := programOf(c)
+	mark := rl.Seed(0, "call", rl.Hash(c.Problem.Fixture), rl.Hash(program.Code), rl.Hash(program.Input))
 	if p.Session {
 		mark = rl.Seed(mark, "session", c.Session.mark)
 	}
@@ -42,8 +44,9 @@ func (p *Python) Mark(c Call) uint64 {
 
 // Call implements Tool.
 func (p *Python) Call(ctx context.Context, c Call) (Answer, error) {
+	program := programOf(c)
 	req := sandbox.Request{
-		ID: c.ID, Run: c.Run, Code: c.Said.Code, Stdin: c.Said.Stdin, Fixture: c.Problem.Fixture, Limits: p.Limits,
+		ID: c.ID, Run: c.Run, Code: program.Code, Stdin: program.Input, Fixture: c.Problem.Fixture, Limits: p.Limits,
 	}
 	if p.Session {
 		c.Session.asCell(&req)
@@ -59,4 +62,10 @@ func (p *Python) Call(ctx context.Context, c Call) (Answer, error) {
 		c.Session.recordCell(req, res)
 	}
 	return Answer{Outcome: Outcome(res), Usage: res.Usage}, nil
+}
+
+// programOf is the program of a call, whose arguments the format has checked.
+func programOf(c Call) builtin.Program {
+	program, _ := builtin.ProgramOf(c.Said.Arguments)
+	return program
 }

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"temper/internal/chat"
 	"temper/internal/rl"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 )
 
@@ -19,7 +19,7 @@ const (
 	maxSessionBytes = 1 << 20
 )
 
-// ErrMoved marks the loss of a session that goes on under another name: the call can be
+// ErrMoved marks the loss of a session that continues under another name: the call can be
 // made again.
 var ErrMoved = errors.New("the session is made again")
 
@@ -41,9 +41,8 @@ type Session struct {
 
 // NewSession returns the session of a trajectory, without a cell so far.
 func NewSession(trajectory string) *Session {
-	// The name of a session is limited in length, that of a trajectory is not. Should
-	// two have one hash, they still get the right results, because each call states
-	// its cells.
+	// A hash, because the name of a session is limited in length. Two trajectories with
+	// one hash still get the right results, because each call states its cells.
 	return &Session{name: strconv.FormatUint(rl.Hash(trajectory), 16), code: []string{}, stdin: []string{}}
 }
 
@@ -63,8 +62,8 @@ func (k *Session) Cells() []Cell {
 	return out
 }
 
-// Restore makes a new session go on behind the cells of an earlier one. The sandbox runs
-// them again when the next call comes.
+// Restore makes a new session continue after the cells of an earlier one. The sandbox runs
+// them again at the next call.
 func (k *Session) Restore(cells []Cell) {
 	for _, c := range cells {
 		k.add(c)
@@ -79,11 +78,11 @@ func (k *Session) add(c Cell) {
 }
 
 // refusal says why the call cannot be the next cell; empty when it can.
-func (k *Session) refusal(call chat.Call) string {
+func (k *Session) refusal(p builtin.Program) string {
 	switch {
 	case len(k.code) >= maxSessionCalls:
 		return fmt.Sprintf("the session has run %d calls, the limit", len(k.code))
-	case k.bytes+len(call.Code)+len(call.Stdin) > maxSessionBytes:
+	case k.bytes+len(p.Code)+len(p.Input) > maxSessionBytes:
 		return fmt.Sprintf("the programs of the session are above the limit of %d bytes", maxSessionBytes)
 	}
 	return ""

@@ -1,6 +1,7 @@
-// Package tool owns what a policy may call: the port Tool, Python programs as the
-// first tool, and functions of a file of the user's as the second. Package chat owns
-// how a call is written and read, and refuses what does not fit a schema.
+// Package tool owns what a policy may call: the port Tool, and its adapters for Python
+// programs, for functions of a user's file and for functions of Go. Package builtin owns
+// the tools that come with Temper; package chat writes and reads calls, and refuses those
+// that do not fit a schema.
 //
 // Invariant: the answer to a call depends on the call, the fixture of its problem and
 // the calls of its session, and on nothing else. A tool that fails gives an answer; an
@@ -16,6 +17,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/rl"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 )
 
@@ -28,8 +30,8 @@ type Tool interface {
 	// Mark is a hash of all that the answer depends on. It is part of the id of the
 	// call, so that an executor that remembers ids never answers for another call.
 	Mark(c Call) uint64
-	// Call runs a call that was not refused. It is idempotent for the id of the call.
-	// Errors: ErrFixture, those of sandbox.Executor.
+	// Call runs a call that was not refused. It is idempotent for the id of the call. It
+	// returns ErrFixture and the errors of sandbox.Executor.
 	Call(ctx context.Context, c Call) (Answer, error)
 }
 
@@ -74,12 +76,16 @@ type Config struct {
 // Set is the tools of a run by their names.
 type Set map[string]Tool
 
-// NewSet returns the tools of a run: those of its files, and Python under each name
-// that rollouts know. The format of a run decides which of them a call can name.
+// NewSet returns the tools of a run: the built-in ones and the functions of its files. The
+// format of a run decides which of them a call can name.
 func NewSet(c Config) Set {
 	set := Set{}
-	for _, name := range chat.RolloutTools() {
-		set[name] = &Python{Executor: c.Executor, Limits: c.Limits, Name: name, Session: slices.Contains(c.SessionTools, name)}
+	for _, t := range builtin.Tools() {
+		if t.IsProgram() {
+			set[t.Name] = &Python{Executor: c.Executor, Limits: c.Limits, Name: t.Name, Session: slices.Contains(c.SessionTools, t.Name)}
+		} else {
+			set[t.Name] = &Go{Tool: t}
+		}
 	}
 	for _, f := range c.Files {
 		for _, fn := range f.Functions {

@@ -89,7 +89,7 @@ func poisoned(v any) any {
 		for key, inner := range v {
 			if _, isText := inner.(string); isText {
 				switch key {
-				case "text", "answer", "response", "code", "prompt", "reason", "name", "reward_details", "err":
+				case "text", "answer", "response", "arguments", "prompt", "reason", "name", "reward_details", "err":
 					v[key] = hostile
 				}
 				continue

@@ -622,12 +622,10 @@ export interface TokensView {
 }
 export interface ToolCall {
   arguments?: string;
-  code?: string;
   id?: string;
   name?: string;
   response: string;
   status: string;
-  stdin?: string;
 }
 export interface TrajectoryView {
   advantage?: number;

@@ -337,6 +337,27 @@ function Times({ t }: { t: TrajectoryView }) {
   );
 }
 
+// Arguments shows each text among the arguments of a call as it is, such as the code of a
+// program, and all else as JSON.
+function Arguments({ text }: { text: string }) {
+  let members: [string, unknown][] = [];
+  try {
+    members = Object.entries(JSON.parse(text));
+  } catch {
+    return <Text text={text} mono />;
+  }
+  return (
+    <>
+      {members.map(([name, value]) => (
+        <div key={name}>
+          <p class="dim small">{name}</p>
+          <Text text={typeof value === "string" ? value : JSON.stringify(value)} mono />
+        </div>
+      ))}
+    </>
+  );
+}
+
 function Conversation({ t }: { t: TrajectoryView }) {
   return (
     <div class="conversation">
@@ -364,14 +385,7 @@ function Conversation({ t }: { t: TrajectoryView }) {
                 {c.name || "call"} <Status status={c.status} />
                 {!c.id && <span class="dim">malformed</span>}
               </header>
-              {c.code && <Text text={c.code} mono />}
-              {c.arguments && <Text text={c.arguments} mono />}
-              {c.stdin && (
-                <>
-                  <p class="dim small">standard input</p>
-                  <Text text={c.stdin} mono />
-                </>
-              )}
+              <Arguments text={c.arguments ?? ""} />
               <p class="dim small">answer to the policy</p>
               <Text text={c.response} mono empty="no output" />
             </article>

@@ -14,7 +14,7 @@ type stmt interface {
 type jump int
 
 const (
-	goOn jump = iota
+	proceed jump = iota
 	breakLoop
 	continueLoop
 )
@@ -91,13 +91,13 @@ type target struct {
 func (st *state) exec(body []stmt) (jump, error) {
 	for _, s := range body {
 		if err := st.charge(0); err != nil {
-			return goOn, err
+			return proceed, err
 		}
-		if j, err := s.exec(st); j != goOn || err != nil {
+		if j, err := s.exec(st); j != proceed || err != nil {
 			return j, err
 		}
 	}
-	return goOn, nil
+	return proceed, nil
 }
 
 // inScope runs body in a scope below the current one.
@@ -130,14 +130,14 @@ func (e *lineError) Unwrap() error { return e.err }
 
 func (j jump) exec(*state) (jump, error) { return j, nil }
 
-func (t text) exec(st *state) (jump, error) { return goOn, st.write(string(t)) }
+func (t text) exec(st *state) (jump, error) { return proceed, st.write(string(t)) }
 
 func (s printStmt) exec(st *state) (jump, error) {
 	v, err := st.eval(s.x)
 	if err == nil {
 		err = st.write(str(v))
 	}
-	return goOn, atLine(s.line, err)
+	return proceed, atLine(s.line, err)
 }
 
 func (s setStmt) exec(st *state) (jump, error) {
@@ -145,7 +145,7 @@ func (s setStmt) exec(st *state) (jump, error) {
 	if err == nil {
 		err = s.target.assign(st, st.scope.vars, v)
 	}
-	return goOn, atLine(s.line, err)
+	return proceed, atLine(s.line, err)
 }
 
 func (s setBlock) exec(st *state) (jump, error) {
@@ -153,7 +153,7 @@ func (s setBlock) exec(st *state) (jump, error) {
 	if err == nil {
 		err = s.target.assign(st, st.scope.vars, v)
 	}
-	return goOn, atLine(s.line, err)
+	return proceed, atLine(s.line, err)
 }
 
 // filtered evaluates x with the output of body as its input.
@@ -203,7 +203,7 @@ func (s ifStmt) exec(st *state) (jump, error) {
 	for _, arm := range s.arms {
 		v, err := st.eval(arm.test)
 		if err != nil {
-			return goOn, err
+			return proceed, err
 		}
 		if truth(v) {
 			return st.exec(arm.body)
@@ -215,7 +215,7 @@ func (s ifStmt) exec(st *state) (jump, error) {
 func (s forStmt) exec(st *state) (jump, error) {
 	items, err := s.items(st)
 	if err != nil {
-		return goOn, atLine(s.line, err)
+		return proceed, atLine(s.line, err)
 	}
 	if len(items) == 0 {
 		return st.inScope(map[string]Value{}, s.orElse)
@@ -223,22 +223,22 @@ func (s forStmt) exec(st *state) (jump, error) {
 	l := &loop{items: items}
 	for i, item := range items {
 		if err := st.charge(64); err != nil { // the scope of an iteration
-			return goOn, err
+			return proceed, err
 		}
 		l.index = i
 		vars := map[string]Value{"loop": l}
 		if err := s.target.assign(st, vars, item); err != nil {
-			return goOn, atLine(s.line, err)
+			return proceed, atLine(s.line, err)
 		}
 		j, err := st.inScope(vars, s.body)
 		if err != nil {
-			return goOn, err
+			return proceed, err
 		}
 		if j == breakLoop {
 			break
 		}
 	}
-	return goOn, nil
+	return proceed, nil
 }
 
 // items returns the items of the loop that pass its test.
@@ -272,7 +272,7 @@ func (s forStmt) items(st *state) ([]Value, error) {
 
 func (s macroStmt) exec(st *state) (jump, error) {
 	st.scope.vars[s.name] = closure(st.scope, s.name, s.params, s.body)
-	return goOn, nil
+	return proceed, nil
 }
 
 // closure returns a macro. Its body runs in a scope below that of its definition.
@@ -321,11 +321,11 @@ func (st *state) evalIn(s *scope, x expr) (Value, error) {
 func (s callStmt) exec(st *state) (jump, error) {
 	f, err := st.eval(s.call.f)
 	if err != nil {
-		return goOn, atLine(s.line, err)
+		return proceed, atLine(s.line, err)
 	}
 	c, err := s.call.args.call(st)
 	if err != nil {
-		return goOn, atLine(s.line, err)
+		return proceed, atLine(s.line, err)
 	}
 	c = c.without("caller")
 	c.named["caller"] = closure(st.scope, "caller", s.params, s.body)
@@ -334,7 +334,7 @@ func (s callStmt) exec(st *state) (jump, error) {
 	if err == nil {
 		err = st.write(str(v))
 	}
-	return goOn, atLine(s.line, err)
+	return proceed, atLine(s.line, err)
 }
 
 func (s filterStmt) exec(st *state) (jump, error) {
@@ -342,13 +342,13 @@ func (s filterStmt) exec(st *state) (jump, error) {
 	if err == nil {
 		err = st.write(str(v))
 	}
-	return goOn, atLine(s.line, err)
+	return proceed, atLine(s.line, err)
 }
 
 func (s withStmt) exec(st *state) (jump, error) {
 	values, err := st.evalAll(s.values)
 	if err != nil {
-		return goOn, atLine(s.line, err)
+		return proceed, atLine(s.line, err)
 	}
 	vars := map[string]Value{}
 	for i, name := range s.targets {
@@ -364,5 +364,5 @@ func (s generationStmt) exec(st *state) (jump, error) {
 	if st.out.main {
 		st.out.generated = append(st.out.generated, [2]int{start, st.out.text.Len()})
 	}
-	return goOn, err
+	return proceed, err
 }

@@ -1,9 +1,9 @@
 package tokenizer
 
-// Finder looks for a text in what ids decode to, and decodes nothing of most of them: a
-// token that neither holds the text nor ends in its beginning is passed over. The automaton
-// is that of Knuth, Morris and Pratt, "Fast pattern matching in strings" (1977), of which a
-// token is one step where nothing of the text has been seen.
+// Finder looks for a text in the decoding of ids without decoding most of them: it skips a
+// token that neither holds the text nor ends in its beginning. It is the automaton of
+// Knuth, Morris and Pratt, "Fast pattern matching in strings" (1977), in which a token is
+// one step while nothing of the text has been seen.
 type Finder struct {
 	content [][]byte
 	// tokens hold the length of each token, twice, and 1 for those that matter.

@@ -30,8 +30,8 @@ type Tokenizer struct {
 	merges  mergeTable
 	// order lists the pairs of merges by rank, for writing.
 	order []pair
-	// whole maps bytes to their id, nil unless the file says ignore_merges: a piece that
-	// is in the vocabulary is then one token, whatever the merges are.
+	// whole maps bytes to their id; nil unless the file sets ignore_merges, with which a
+	// piece in the vocabulary is one token regardless of the merges.
 	whole map[string]int32
 	cache *cache
 

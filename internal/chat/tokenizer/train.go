@@ -54,8 +54,7 @@ func base(specials []string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// validSpecial refuses a special whose spelling could be that of a byte or a merge in
-// the file.
+// validSpecial refuses a special that could be spelled like a byte or a merge in the file.
 func validSpecial(s string) bool {
 	for _, c := range []byte(s) {
 		if c < '!' || c > '~' {

@@ -10,6 +10,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/chat/jinja"
+	"temper/internal/tool/builtin"
 )
 
 // isGlaive recognizes Glaive function calling v2.
@@ -198,12 +199,11 @@ func readMagicoder(o *Object, item *Item, opts Options) error {
 	}
 	tool := opts.CodeTool
 	if tool == "" {
-		tool = chat.ToolName
+		tool = builtin.Python
 	}
-	arguments := jinja.NewDict()
-	arguments.Set(chat.ToolArgCode, code)
-	if tool != chat.ToolName {
-		arguments.Set(chat.ToolArgInput, "")
+	arguments := builtin.Program{Code: code}.Arguments()
+	if tool != builtin.Python {
+		arguments = builtin.Program{Code: code}.Arguments("input")
 	}
 	call, bad := newCall(tool, arguments)
 	if bad != nil {

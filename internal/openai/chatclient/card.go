@@ -18,7 +18,7 @@ func cardFields() []string {
 	}
 }
 
-// Difference is a field in which two cards are not those of one model. The zero value is none.
+// Difference is a field in which the cards of two models differ. The zero value is none.
 type Difference struct{ Field, Was, Now string }
 
 // Differs compares what both cards tell, and names the first field that is another one.

@@ -153,7 +153,7 @@ func (e *StatusError) Error() string {
 // ErrTooLong means that the talk no longer fits the context of the model.
 var ErrTooLong = errors.New("the talk is longer than the model's context")
 
-// errorText is the message of an error, whatever form the server gives it.
+// errorText returns the message of an error in any of the forms that servers use.
 func errorText(data []byte) string {
 	var body struct {
 		Error   json.RawMessage `json:"error"`
@@ -346,7 +346,7 @@ func (r *reading) takeDelta(d wireDelta) error {
 // sizeOfExecuted is about what an Executed costs beside its texts.
 const sizeOfExecuted = 128
 
-// keep counts what the turn holds on to, whatever it is.
+// keep counts the bytes that the turn keeps.
 func (r *reading) keep(size int) error {
 	if r.kept += size; r.kept > maxAnswer {
 		return fmt.Errorf("the answer has more than %d bytes", maxAnswer)
@@ -354,7 +354,7 @@ func (r *reading) keep(size int) error {
 	return nil
 }
 
-// parts are those of a call.
+// parts are the parts of a call.
 type parts struct {
 	id              string
 	name, arguments strings.Builder

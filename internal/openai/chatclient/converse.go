@@ -73,7 +73,7 @@ type Sampler interface {
 	Turn(ctx context.Context, messages []Message, emit func(Delta) error) (Turn, error)
 }
 
-// Finishes of an answer beside those of a turn.
+// Finishes of an answer that a turn does not have.
 const (
 	FinishStop     = "stop"
 	FinishLength   = "length"
@@ -154,7 +154,7 @@ func (c *Conversation) Continue(ctx context.Context, show func(Delta) error) (An
 	return c.follow(ctx, show)
 }
 
-// closeCut leaves a history that a model can go on from.
+// closeCut completes the history of a cut turn, so that a model can continue it.
 func (c *Conversation) closeCut(before int, said string) {
 	if said != "" {
 		c.messages = append(c.messages, Message{Role: chat.RoleAssistant, Content: said})
@@ -213,8 +213,8 @@ func (c *Conversation) results(ctx context.Context, calls []Call, failed []Execu
 	return c.tools.answer(ctx, calls, show)
 }
 
-// dropCalls takes the calls that nobody answers from the last message, since servers
-// refuse a history with them.
+// dropCalls removes calls without a result from the last message, since servers refuse a
+// history with them.
 func (c *Conversation) dropCalls() {
 	last := &c.messages[len(c.messages)-1]
 	for _, call := range last.ToolCalls {

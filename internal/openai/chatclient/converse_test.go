@@ -57,6 +57,30 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestAskWithCalculator: a tool that runs in Go answers beside Python, without a program.
+func TestAskWithCalculator(t *testing.T) {
+	sum := chatclient.Call{ID: "c1", Type: "function", Function: chatclient.Function{Name: "calculator", Arguments: `{"expression": "2**0.5"}`}}
+	root := chatclient.Call{ID: "c2", Type: "function", Function: chatclient.Function{Name: "calculator", Arguments: `{"expression": "2**10"}`}}
+	s := &scripted{turns: []chatclient.Turn{calls("", sum, root), says("1024")}}
+	own, fake := tools(t, func(c *chatclient.ToolConfig) { c.Names = []string{"python", "calculator"} })
+	talk, err := chatclient.New(s, own, "", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen strings.Builder
+	if _, err := talk.Ask(t.Context(), "what?", shown(&seen)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`{"expression": "2**10"}`, "--- result: ok\n    1024", "--- result: error\n    Error: the exponent of ** must be an integer"} {
+		if !strings.Contains(seen.String(), want) {
+			t.Errorf("shown\n%s\nwant in it %q", seen.String(), want)
+		}
+	}
+	if schemas, err := own.Schemas(); err != nil || !strings.Contains(string(schemas), `"name": "calculator"`) || len(fake.Requests()) > 0 {
+		t.Errorf("schemas %s (%v) and %d programs", schemas, err, len(fake.Requests()))
+	}
+}
+
 // TestCallsThatCannotRun get an answer that says why: the model can mend them.
 func TestCallsThatCannotRun(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -32,8 +32,8 @@ type read struct {
 	err  error
 }
 
-// Run asks what comes in until the input or ctx ends. A question that fails is reported,
-// and the talk goes on.
+// Run asks each line of input until the input or ctx ends. It reports a question that fails
+// and continues.
 func (k *Console) Run(ctx context.Context, c *Conversation) error {
 	lines := make(chan read)
 	done := make(chan struct{})
@@ -69,7 +69,7 @@ func (k *Console) Run(ctx context.Context, c *Conversation) error {
 	}
 }
 
-// showPrompt says that a line is expected; open is a question that goes on.
+// showPrompt asks for a line; open reports whether the line continues a question.
 func (k *Console) showPrompt(open bool) error {
 	prompt := k.Prompt
 	if open && prompt != "" {

@@ -16,20 +16,20 @@ import (
 	"temper/internal/chat"
 )
 
-// Served is a handler of OpenAI's API whose server runs the tools itself: it follows the
-// calls of a chat that brings no tools of its own, and gives them with their results as
-// executed_calls beside the words. All other requests go to Inner as they are.
+// Served is a handler of OpenAI's API that runs the tools itself. It executes the calls of a
+// chat request without tools, and returns them with their results as executed_calls beside
+// the text. All other requests go to Inner unchanged.
 type Served struct {
 	Inner http.Handler
 	// Model is the name of the model.
 	Model string
-	// NewTools makes the tools of one request, by a name of its own.
+	// NewTools makes the tools of one request, under a unique name.
 	NewTools func(name string) (*Tools, error)
 	// MaxTurns bounds the turns of an answer.
 	MaxTurns int
 }
 
-// maxRequest bounds a body; Inner has a smaller bound of its own.
+// maxRequest bounds a body; the bound of Inner is smaller.
 const maxRequest = 64 << 20
 
 // ServeHTTP implements http.Handler.
@@ -257,7 +257,8 @@ func (a *servedAnswer) end(answer Answer) {
 	_, _ = fmt.Fprint(a.w, "data: [DONE]\n\n")
 }
 
-// fail answers with an error: that of Inner as it is, before anything was sent.
+// fail answers with an error. Before anything was sent, it passes an error of Inner on
+// unchanged.
 func (a *servedAnswer) fail(err error) {
 	var inner *StatusError
 	switch {

@@ -16,6 +16,7 @@ import (
 	"temper/internal/inference/inferencetest"
 	openaiapi "temper/internal/openai"
 	"temper/internal/openai/chatclient"
+	"temper/internal/tool/builtin"
 	"temper/sandbox/sandboxtest"
 )
 
@@ -46,7 +47,7 @@ func serveTools(t *testing.T) *served {
 	script := &inferencetest.Script{Context: 2000, Reply: func(r inference.Request) []int32 {
 		context := tok.Decode(r.Tokens)
 		at := strings.LastIndex(context, "assistant\n") + len("assistant\n")
-		said := "I run it.\n" + chat.RenderCall(chat.Call{Name: "python", Code: "print(6*7)"})
+		said := "I run it.\n" + chat.RenderCall(chat.Call{Name: "python", Arguments: builtin.Program{Code: "print(6*7)"}.Arguments()})
 		if _, result, ok := strings.Cut(context, "<tool_response>\n"); ok {
 			said = "It is " + strings.TrimSpace(strings.Split(result, "<")[0])
 		}

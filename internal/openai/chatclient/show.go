@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"temper/internal/chat"
+	"temper/internal/tool/builtin"
 	"temper/sandbox/status"
 )
 
@@ -76,7 +76,7 @@ func (p *Printer) showCall(e Executed) error {
 	if err := p.End(); err != nil {
 		return err
 	}
-	head, body, code := "--- call "+Escape(oneLine(e.Name)), programOf(e.Arguments), accent
+	head, body, code := "--- call "+Escape(oneLine(e.Name)), describeArguments(e.Arguments), accent
 	if e.Status != "" {
 		head, body, code = "--- result: "+Escape(oneLine(string(e.Status))), e.Content, faint
 		if e.Status != status.OK {
@@ -99,22 +99,24 @@ func (p *Printer) showCall(e Executed) error {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// programOf shows the arguments of a call: a program as it is, and all else as JSON.
-func programOf(arguments string) string {
+// describeArguments returns the arguments of a call for a person: the text of a program, or
+// JSON.
+func describeArguments(arguments string) string {
+	program, err := builtin.ProgramOf(arguments)
 	var members map[string]json.RawMessage
-	var code, input string
-	if json.Unmarshal([]byte(arguments), &members) != nil || json.Unmarshal(members[chat.ToolArgCode], &code) != nil {
+	if err != nil || json.Unmarshal([]byte(arguments), &members) != nil {
 		return arguments
 	}
-	delete(members, chat.ToolArgCode)
-	if json.Unmarshal(members[chat.ToolArgInput], &input) == nil && input != "" {
-		code += "\n<<< " + input
+	text := program.Code
+	if program.Input != "" {
+		text += "\n<<< " + program.Input
 	}
-	delete(members, chat.ToolArgInput)
+	delete(members, "code")
+	delete(members, "input")
 	if len(members) > 0 {
 		return arguments
 	}
-	return code
+	return text
 }
 
 // End ends an open line.

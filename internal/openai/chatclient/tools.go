@@ -12,6 +12,7 @@ import (
 	"temper/internal/chat/jinja"
 	"temper/internal/rl"
 	"temper/internal/tool"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 	"temper/sandbox/status"
 )
@@ -50,8 +51,8 @@ type Tools struct {
 // NewTools returns the tools of a talk.
 func NewTools(cfg ToolConfig) (*Tools, error) {
 	for _, name := range cfg.Names {
-		if !slices.Contains(chat.RolloutTools(), name) {
-			return nil, fmt.Errorf("no tool %q: want some of %v", name, chat.RolloutTools())
+		if !slices.Contains(builtin.Names(), name) {
+			return nil, fmt.Errorf("no tool %q: want some of %v", name, builtin.Names())
 		}
 	}
 	schemas, toolset, err := chat.ToolsOf(cfg.Names, cfg.SessionTools, tool.Functions(cfg.Files))

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// InProcess is a transport to a handler of this process: nobody else can reach it.
+// InProcess is a transport to a handler of this process. No other process can reach it.
 type InProcess struct{ Handler http.Handler }
 
 var _ http.RoundTripper = InProcess{}

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Columns are those of an index, for readers that need no rows: the values of each are
-// a list in JSON.
+// Columns are the columns of an index, for readers that need no rows. The values of each
+// are a list in JSON.
 type Columns struct {
 	Num    int // rows
 	Values map[string]json.RawMessage
@@ -70,8 +70,8 @@ func eachColumn(data []byte, take func(name string, values json.RawMessage) erro
 	return nil
 }
 
-// countValues counts those of a list of JSON without lists and objects in it, as the
-// writer makes them.
+// countValues counts the values of a JSON list that holds no lists or objects, as the
+// writer makes it.
 func countValues(list []byte) int {
 	if len(bytes.TrimSpace(list[1:len(list)-1])) == 0 {
 		return 0

@@ -16,7 +16,9 @@ import (
 // and so on. Each section holds bytes of one kind, so that one code fits all of them.
 
 const (
-	magic = "temper trajectories 1\n"
+	magic = "temper trajectories 2\n"
+	// magicBefore marks the records of builds before v0.1.0, whose calls had other fields.
+	magicBefore = "temper trajectories 1\n"
 	// tokenPlanes come before the planes of log-probabilities.
 	tokenPlanes = 4
 	numPlanes   = tokenPlanes + logprobBytes
@@ -24,8 +26,8 @@ const (
 	maxSection = 1 << 30
 )
 
-// newEncoder and newDecoder make a coder that nobody has to share: what it holds is small
-// beside a record.
+// newEncoder and newDecoder make a coder for one caller: its buffers are small beside a
+// record.
 func newEncoder() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(true))
@@ -38,6 +40,7 @@ func newDecoder() (*zstd.Decoder, error) {
 var (
 	errRecord     = errors.New("compact record is damaged")
 	errNotCompact = fmt.Errorf("compact record: want a first line %q", magic)
+	errBefore     = errors.New("the record is of a build before v0.1.0: read it with that build, or train into a new store")
 )
 
 // Compact writes trajectories as a compact record.

@@ -31,7 +31,7 @@ func (s *TokenStats) Mean() *float64 {
 	return Finite(sum / float64(len(s.Entropies)))
 }
 
-// place is that of a trajectory in a step.
+// place names a trajectory in a step.
 type place struct {
 	problem string
 	rollout int
@@ -55,7 +55,7 @@ func AddEntropies(rows []Row, data []byte) error {
 	return err
 }
 
-// AddEntropies gives the columns of an index that of the entropies that are stored beside it.
+// AddEntropies adds the column of entropies, which is stored beside an index.
 func (c Columns) AddEntropies(data []byte) error {
 	of, err := readEntropies(data)
 	if err != nil {

@@ -24,7 +24,7 @@ type Row struct {
 	Rollout int     `json:"rollout"`
 	Reward  float64 `json:"reward"`
 	Fate    string  `json:"fate"`
-	// Advantage is that of a kept trajectory.
+	// Advantage is set for a kept trajectory.
 	Advantage *float64 `json:"advantage,omitempty"`
 	// PErr and PFormat are the penalties of a correct trajectory, Weight is 1/(p+s) by
 	// which it is drawn (arXiv 2508.20722, section 2.2.3); nil where resampling did not ask.

@@ -79,7 +79,7 @@ func Pack(t *rl.Trajectory) (Packed, error) {
 	return p, nil
 }
 
-// onlySampled reports whether all log-probabilities beside those of sampled tokens are
+// onlySampled reports whether the log-probabilities of all tokens that were not sampled are
 // exactly 0, as they should be.
 func onlySampled(t *rl.Trajectory) bool {
 	for i, in := range t.LossMask {
@@ -200,7 +200,7 @@ func appendHead(b []byte, t *rl.Trajectory, s shape) []byte {
 		b = appendText(b, string(turn.Finish))
 		b = appendInts(b, len(turn.Calls))
 		for _, c := range turn.Calls {
-			for _, text := range []string{c.ID, c.Name, c.Code, c.Stdin, c.Arguments, string(c.Status), c.Response} {
+			for _, text := range []string{c.ID, c.Name, c.Arguments, string(c.Status), c.Response} {
 				b = appendText(b, text)
 			}
 		}
@@ -274,9 +274,9 @@ func (r *reader) head(t *rl.Trajectory, want shape) {
 	}
 	for range r.count(3) {
 		turn := rl.Turn{Start: r.int(), End: r.int(), Finish: rl.FinishReason(r.text())}
-		for range r.count(7) {
+		for range r.count(5) {
 			turn.Calls = append(turn.Calls, rl.ToolCall{
-				ID: r.text(), Name: r.text(), Code: r.text(), Stdin: r.text(), Arguments: r.text(),
+				ID: r.text(), Name: r.text(), Arguments: r.text(),
 				Status: status.Status(r.text()), Response: r.text(),
 			})
 		}

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"temper/internal/rl"
 )
@@ -38,7 +39,7 @@ func Lines(ts []rl.Trajectory) ([]byte, error) {
 // IsCompact reports whether stored bytes are a compact record.
 func IsCompact(data []byte) bool { return bytes.HasPrefix(data, []byte(magic)) }
 
-// Decode reads trajectories in either form. Those of a compact record have no Text.
+// Decode reads trajectories in either form. Trajectories of a compact record have no Text.
 // The error names the first one that cannot be read.
 func Decode(data []byte) ([]rl.Trajectory, error) {
 	if IsCompact(data) {
@@ -48,10 +49,18 @@ func Decode(data []byte) ([]rl.Trajectory, error) {
 		}
 		return unpackAll(packed)
 	}
+	if bytes.HasPrefix(data, []byte(magicBefore)) {
+		return nil, errBefore
+	}
 	var out []rl.Trajectory
-	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields() // such as those of calls before v0.1.0
+	for dec.More() {
 		var t rl.Trajectory
 		err := dec.Decode(&t)
+		if err != nil && strings.Contains(err.Error(), "unknown field") {
+			err = fmt.Errorf("%w: %w", err, errBefore)
+		}
 		if err == nil {
 			err = t.Validate()
 		}

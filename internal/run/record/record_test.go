@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,13 +43,25 @@ func trajectory(seed uint64, tokens int) rl.Trajectory {
 		turn := rl.Turn{Start: int(10 * i), End: int(10*i) + 5, Finish: rl.FinishStop} //nolint:gosec // small
 		for range i {
 			turn.Calls = append(turn.Calls, rl.ToolCall{
-				ID: "a/b/0", Name: "python", Code: "print('\x00\xff<&>')", Stdin: "1\n", Arguments: `{"a": 1}`,
+				ID: "a/b/0", Name: "python", Arguments: "print('\x00\xff<&>') 1\n",
 				Status: status.OK, Response: "1\n\ufffd",
 			})
 		}
 		t.Turns = append(t.Turns, turn)
 	}
 	return t
+}
+
+// TestRecordsOfAnEarlierBuild are refused with the way out, not read in part.
+func TestRecordsOfAnEarlierBuild(t *testing.T) {
+	for name, data := range map[string]string{
+		"compact": "temper trajectories 1\nrest",
+		"lines":   `{"problem_id":"p","rollout":0,"turns":[{"start":0,"end":0,"finish":"stop","calls":[{"name":"python","code":"1","status":"ok","response":"1"}]}]}`,
+	} {
+		if _, err := record.Decode([]byte(data)); err == nil || !strings.Contains(err.Error(), "of a build before v0.1.0") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // bits compares floats by their bits.

@@ -24,14 +24,14 @@ type Times struct {
 	Turns  []TurnTimes `json:"u"`
 }
 
-// TurnTimes are those of a turn; Generate is 0 where an earlier part has generated it.
+// TurnTimes are the times of a turn; Generate is 0 when an earlier part has generated it.
 type TurnTimes struct {
 	Begin    int64       `json:"b"`
 	Generate int64       `json:"g"`
 	Calls    []CallTimes `json:"c,omitempty"`
 }
 
-// CallTimes are those of a call of a tool. Queue to StderrBytes are 0 where no program ran.
+// CallTimes are the times of a tool call. Queue to StderrBytes are 0 when no program ran.
 type CallTimes struct {
 	Begin       int64 `json:"b"`
 	Took        int64 `json:"t"`
@@ -118,8 +118,7 @@ type Output struct {
 	Stderr  string `json:"se,omitempty"`
 }
 
-// OutputsOf are those of the calls of a trajectory that printed anything and whose output
-// was kept.
+// OutputsOf returns the kept outputs of the calls of a trajectory that printed anything.
 func OutputsOf(t *rl.Trajectory) []Output {
 	var out []Output
 	for i, turn := range t.Turns {

@@ -7,12 +7,12 @@ import (
 	"math"
 )
 
-// TokenStats are what the trainer says of the sampled tokens of one trajectory, those of
-// its loss mask in order, under the policy before the update of the step.
+// TokenStats describe the sampled tokens of one trajectory, in the order of its loss mask,
+// under the policy before the update of the step.
 type TokenStats struct {
 	Rollout int
-	// Differences are the trainer's log-probabilities less the engine's, Entropies those of
-	// the distribution that the token was drawn from, in nats.
+	// Differences are the trainer's log-probabilities less the engine's; Entropies belong to
+	// the distributions that the tokens were drawn from. Both are in nats.
 	Differences, Entropies []float64
 }
 

@@ -16,6 +16,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/internal/sampling"
+	"temper/internal/tool/builtin"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
 )
@@ -66,14 +67,16 @@ type words struct{ answer, call func(string) string }
 var (
 	smallWords = words{
 		func(s string) string { return chat.TokenAnswer + s + chat.TokenAnswerEnd },
-		func(code string) string { return chat.RenderCall(chat.Call{Name: chat.ToolName, Code: code}) },
+		func(code string) string {
+			return chat.RenderCall(chat.Call{Name: builtin.Python, Arguments: builtin.Program{Code: code}.Arguments()})
+		},
 	}
 	rstar2Words = words{
 		func(s string) string {
 			return "</reason>" + chat.TokenAnswer + `\boxed{` + s + "}" + chat.TokenAnswerEnd
 		},
 		func(code string) string {
-			return "</reason>" + chat.RenderCall(chat.Call{Name: chat.ToolExecutePython, Code: code, Stdin: "7"})
+			return "</reason>" + chat.RenderCall(chat.Call{Name: builtin.ExecutePython, Arguments: builtin.Program{Code: code, Input: "7"}.Arguments()})
 		},
 	}
 )

@@ -17,6 +17,7 @@ import (
 	"temper/internal/run"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
+	"temper/internal/tool/builtin"
 	"temper/trainer/hf"
 )
 
@@ -76,7 +77,7 @@ func checkTalk(t *testing.T, h *runtest.Run, ids []string) {
 	for _, id := range ids {
 		for _, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Step(1).Group(id)) {
 			call := tr.Turns[0].Calls[0]
-			if call.Name != chat.ToolExecutePython || call.Stdin != "7" || !strings.Contains(tr.Text, "<|im_end|>\n<|im_start|>user\n<tool_response>\n"+call.Response+"\n</tool_response><|im_end|>\n<|im_start|>assistant\n<reason>") {
+			if program, err := builtin.ProgramOf(call.Arguments); err != nil || call.Name != builtin.ExecutePython || program.Input != "7" || !strings.Contains(tr.Text, "<|im_end|>\n<|im_start|>user\n<tool_response>\n"+call.Response+"\n</tool_response><|im_end|>\n<|im_start|>assistant\n<reason>") {
 				t.Fatalf("call %+v in %q", call, tr.Text)
 			}
 			right += int(tr.Reward)

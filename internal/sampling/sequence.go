@@ -24,9 +24,9 @@ type Selection struct {
 	Rested int `json:"rested,omitempty"`
 }
 
-// deck deals out the problems of a stage from any place of the endless sequence of
-// passes over them, each pass in an order of its own.
-type deck struct {
+// problemSequence is the endless sequence of passes over the problems of a stage, each pass
+// in another order.
+type problemSequence struct {
 	mu    sync.Mutex
 	seed  uint64
 	ids   []string
@@ -43,8 +43,8 @@ type ratedProblem struct {
 	pass int // over the data, in which the group was sampled
 }
 
-// at is the problem at a place, and the pass that the place belongs to.
-func (d *deck) at(place int) (id string, pass int) {
+// at returns the problem at a place, and the pass that the place belongs to.
+func (d *problemSequence) at(place int) (id string, pass int) {
 	pass = place / len(d.ids)
 	if d.order == nil || d.epoch != pass {
 		d.epoch, d.order = pass, rl.Rand(rl.Seed(d.seed, "deck", uint64(pass))).Perm(len(d.ids))
@@ -52,9 +52,9 @@ func (d *deck) at(place int) (id string, pass int) {
 	return d.ids[d.order[place%len(d.ids)]], pass
 }
 
-// deal takes n problems from a place on. It passes over those that are taken, and those
-// that rest. It takes fewer where no more are left.
-func (d *deck) deal(from, n int, taken map[string]bool, bands config.Bands) Selection {
+// take returns n problems from a place on, or fewer when no more are left. It skips
+// problems that are taken, and problems that rest.
+func (d *problemSequence) take(from, n int, taken map[string]bool, bands config.Bands) Selection {
 	out := Selection{From: from, Next: from}
 	end := from + len(d.ids)*(bands.Passes()+2)
 	for len(out.ProblemIDs) < n && out.Next < end {
@@ -73,15 +73,14 @@ func (d *deck) deal(from, n int, taken map[string]bool, bands config.Bands) Sele
 	return out
 }
 
-// selectFrom deals out the problems of a step behind those of the step before, and
-// stores what it dealt.
+// selectFrom takes the problems that follow the previous step's, and stores the selection.
 func (s *Selector) selectFrom(ctx context.Context, store blob.Store, in SelectInput, cfg config.Run) ([]string, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	key := layout.Step(in.Step).Selection(in.Round)
 	if done, ok, err := artifact.Lookup[Selection](ctx, store, key); ok || err != nil {
 		return done.ProblemIDs, err
 	}
-	d, err := s.deck(ctx, store, in)
+	d, err := s.sequence(ctx, store, in)
 	if err != nil {
 		return nil, err
 	}
@@ -105,17 +104,17 @@ func (s *Selector) selectFrom(ctx context.Context, store blob.Store, in SelectIn
 			return nil, err
 		}
 	}
-	out := d.deal(from, n, taken, bands)
+	out := d.take(from, n, taken, bands)
 	if len(out.ProblemIDs) == 0 && in.Round == 0 {
-		return nil, fmt.Errorf("step %d: no problem was dealt from place %d on", in.Step, from)
+		return nil, fmt.Errorf("step %d: no problem is left from place %d on", in.Step, from)
 	}
 	out, err = artifact.PutOnce(ctx, store, key, out)
 	return out.ProblemIDs, err
 }
 
-// place is where a round begins: behind the round before, or behind the step before.
-// The first step that the run itself makes of a stage begins where steps without bands
-// would. taken gets the problems of earlier rounds.
+// place returns where a round begins: after the previous round, or after the previous step.
+// The first step of a stage in this run begins where steps without bands would. place adds
+// the problems of earlier rounds to taken.
 func place(ctx context.Context, store blob.Store, layout artifact.Layout, in SelectInput, perStep int, taken map[string]bool) (int, error) {
 	next, found := (in.StageStep-1)*perStep, false
 	follow := func(step, rounds int) error {
@@ -142,37 +141,37 @@ func place(ctx context.Context, store blob.Store, layout artifact.Layout, in Sel
 // maxRounds bounds the rounds of a step: the first one, and as many as rl.refill allows.
 const maxRounds = 1 + 64
 
-// deck is the deck of a stage. The last few are kept.
-func (s *Selector) deck(ctx context.Context, store blob.Store, in SelectInput) (*deck, error) {
+// sequence returns the sequence of a stage. The last few are cached.
+func (s *Selector) sequence(ctx context.Context, store blob.Store, in SelectInput) (*problemSequence, error) {
 	key, err := keyOf(ctx, store, in)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d, ok := s.decks[key]; ok {
+	if d, ok := s.sequences[key]; ok {
 		return d, nil
 	}
 	cfg, problems, removed, err := readStage(ctx, store, in)
 	if err != nil {
 		return nil, err
 	}
-	d := &deck{seed: rl.Seed(cfg.Seed, "deck", uint64(in.Stage)), rates: map[string]ratedProblem{}}
+	d := &problemSequence{seed: rl.Seed(cfg.Seed, "deck", uint64(in.Stage)), rates: map[string]ratedProblem{}}
 	for _, p := range problems {
 		if !removed[p.ID] {
 			d.ids = append(d.ids, p.ID)
 		}
 	}
-	if s.decks == nil || len(s.decks) >= maxLedgers {
-		s.decks = map[ledgerKey]*deck{}
+	if s.sequences == nil || len(s.sequences) >= maxLedgers {
+		s.sequences = map[ledgerKey]*problemSequence{}
 	}
-	s.decks[key] = d
+	s.sequences[key] = d
 	return d, nil
 }
 
-// readRates reads what the steps of the stage have found that are learned when a step is
-// selected, whatever runs ahead: those before it, less the window.
-func (d *deck) readRates(ctx context.Context, store blob.Store, layout artifact.Layout, in SelectInput, window int) error {
+// readRates reads the pass rates that the steps of the stage found. It reads the steps that
+// are learned when the step is selected: all before it, less the window.
+func (d *problemSequence) readRates(ctx context.Context, store blob.Store, layout artifact.Layout, in SelectInput, window int) error {
 	first, last := in.Step-in.StageStep+1, in.Step-1-window
 	if d.ratedTo > last { // asked for an earlier step again
 		d.rates, d.ratedTo = map[string]ratedProblem{}, 0
