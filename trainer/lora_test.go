@@ -14,8 +14,8 @@ import (
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 	"temper/trainer/weights/safetensors"
 	"temper/trainer/weights/tensor"
 )

@@ -11,8 +11,8 @@ import (
 	"temper/internal/blob"
 	"temper/internal/run"
 	"temper/internal/sampling"
+	"temper/trainer/cpu/decode"
 	"temper/trainer/cpu/kernels"
-	"temper/trainer/decode"
 	"temper/trainer/engine"
 	"temper/trainer/weights/sharedmem"
 )

@@ -13,7 +13,7 @@ import (
 	"temper/internal/run"
 	"temper/internal/sampling"
 	"temper/trainer/checkpoint"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 )
 
 // externalEngine makes the engine of a run that samples with servers of others.

@@ -16,7 +16,7 @@ import (
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
 	"temper/trainer/engine"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 )
 
 // ServeKeyKey is the variable of the environment with the key that clients of a served

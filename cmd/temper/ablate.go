@@ -14,7 +14,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/run/ablation"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/workers"
 	"temper/workflows"
 )
@@ -54,7 +54,7 @@ again finds the runs that are whole, and goes on with those that are not.
 	f.BoolVar(&asJSON, "json", false, "print the ablation as JSON")
 	cmd.MarkFlagsMutuallyExclusive("wait", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, store, err := runs.Connect(cmd.Context(), p, func(ctx context.Context, store blob.Store) error { return checkAblation(ctx, store, &o) })
+		c, store, err := runclient.Connect(cmd.Context(), p, func(ctx context.Context, store blob.Store) error { return checkAblation(ctx, store, &o) })
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ again finds the runs that are whole, and goes on with those that are not.
 		}
 		fmt.Fprintf(out, "ablation %s started: %d arms, %d seeds, %d runs\n", o.Input.ID, len(o.Input.Arms), len(o.Input.Seeds), len(o.Input.Arms)*len(o.Input.Seeds))
 		if !wait {
-			_, err := fmt.Fprintln(out, runs.Page(p, workflows.AblateWorkflowID(o.Input.ID)))
+			_, err := fmt.Fprintln(out, runclient.Page(p, workflows.AblateWorkflowID(o.Input.ID)))
 			return err
 		}
 		return awaitAblation(cmd, c, store, o.Input.ID)
@@ -106,7 +106,7 @@ func ablateStatusCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{Use: "status ID", Short: "Show the runs of an ablation and how each is", Args: cobra.ExactArgs(1)}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the status as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := runs.Connect(cmd.Context(), p, nil)
+		c, _, err := runclient.Connect(cmd.Context(), p, nil)
 		if err != nil {
 			return err
 		}
@@ -134,14 +134,14 @@ func ablateStatusCommand(p *config.Process) *cobra.Command {
 
 // ablateAction is a command that an ablation obeys.
 func ablateAction(p *config.Process, name, short string) *cobra.Command {
-	arg := workflows.Command{By: runs.Operator()}
+	arg := workflows.Command{By: runclient.Operator()}
 	cmd := &cobra.Command{Use: name + " ID", Short: short, Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&arg.Reason, "reason", "", "shown in the status and in the event logs of the runs")
 	if name != workflows.CommandResume {
 		cmd.Flags().BoolVar(&arg.Now, "now", false, "interrupt what is in flight in its runs")
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := runs.Connect(cmd.Context(), p, nil)
+		c, _, err := runclient.Connect(cmd.Context(), p, nil)
 		if err != nil {
 			return err
 		}
@@ -216,9 +216,9 @@ func checkAblation(ctx context.Context, store blob.Store, o *ablation.Order) err
 	var bad []error
 	for _, a := range plan.Arms {
 		cfg := configs[ablation.RunID(plan.ID, a.Name, plan.Seeds[0])]
-		err := runs.CheckData(cfg)
+		err := runclient.CheckData(cfg)
 		if err == nil {
-			_, err = runs.CheckRun(ctx, store, cfg)
+			_, err = runclient.CheckRun(ctx, store, cfg)
 		}
 		if err != nil {
 			bad = append(bad, cli.Usage(fmt.Errorf("arm %s: %w", a.Name, err)))

@@ -20,8 +20,8 @@ import (
 	"temper/internal/history"
 	"temper/internal/rl"
 	"temper/internal/run/modeldir"
-	"temper/internal/runs"
-	"temper/trainer/hf"
+	"temper/internal/service/runclient"
+	"temper/trainer/weights/hf"
 	"temper/trainer/weights/safetensors"
 )
 
@@ -81,7 +81,7 @@ func (a *analyzing) check() error {
 }
 
 func (a *analyzing) analyze(ctx context.Context, p *config.Process, out io.Writer) error {
-	r, err := runs.Find(ctx, p, a.runID)
+	r, err := runclient.Find(ctx, p, a.runID)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/jobs/fleet"
 	"temper/workers"
 	"temper/workflows"
@@ -96,7 +96,7 @@ func (o drainOptions) tell(ctx context.Context, fl *fleet.Fleet, command, node s
 		return fmt.Errorf("%w; --now does it without the runs, whose steps in flight are then made again", err)
 	}
 	defer c.Close()
-	answer, err := workflows.MoveNode(ctx, c, command, workflows.NodeCommand{Node: id, Reason: o.reason, By: runs.Operator()})
+	answer, err := workflows.MoveNode(ctx, c, command, workflows.NodeCommand{Node: id, Reason: o.reason, By: runclient.Operator()})
 	if workflows.NoCluster(err) { // no run has ever asked for room
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/export"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/workers"
 )
 
@@ -36,17 +36,17 @@ model.run and for data at store:KEY.`,
 	}
 	set := overrideFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := runs.LoadConfig(args[0], *set)
+		cfg, err := runclient.LoadConfig(args[0], *set)
 		if err != nil {
-			return cli.Usage(errors.Join(err, runs.CheckData(cfg)))
+			return cli.Usage(errors.Join(err, runclient.CheckData(cfg)))
 		}
 		var store blob.Store = memblob.New()
-		if runs.NeedsStore(cfg) {
+		if runclient.NeedsStore(cfg) {
 			if store, err = workers.OpenStore(cmd.Context(), p); err != nil {
 				return err
 			}
 		}
-		found, err := runs.CheckRun(cmd.Context(), store, cfg)
+		found, err := runclient.CheckRun(cmd.Context(), store, cfg)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func configShowCommand() *cobra.Command {
 	}
 	set := overrideFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := runs.LoadConfig(args[0], *set)
+		cfg, err := runclient.LoadConfig(args[0], *set)
 		if err != nil {
 			return cli.Usage(err)
 		}

@@ -20,7 +20,7 @@ import (
 	"temper/internal/env"
 	"temper/internal/reward"
 	"temper/internal/run/setup"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/internal/tool/builtin"
 )
 
@@ -210,7 +210,7 @@ func (f *formatFlags) open(ctx context.Context) (*chat.Format, error) {
 		if f.model != "" || f.builtin != "" {
 			return nil, errors.New("--config excludes --model and --format: it names them")
 		}
-		cfg, err := runs.LoadConfig(f.config, nil)
+		cfg, err := runclient.LoadConfig(f.config, nil)
 		if err != nil {
 			return nil, err
 		}

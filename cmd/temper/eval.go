@@ -14,7 +14,7 @@ import (
 	"temper/internal/evaluate"
 	"temper/internal/history"
 	"temper/internal/run"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/workflows"
 )
 
@@ -53,7 +53,7 @@ These names bring the settings of the benchmark: ` + strings.Join(evaluate.Suite
 		if err != nil {
 			return err
 		}
-		c, _, err := runs.Connect(ctx, p, nil)
+		c, _, err := runclient.Connect(ctx, p, nil)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ These names bring the settings of the benchmark: ` + strings.Join(evaluate.Suite
 		}
 		var out workflows.EvaluateRunResult
 		if err := workflows.AwaitEnd(ctx, c, run.GetID(), &out); err != nil {
-			return runs.Failure(err, args[0])
+			return runclient.Failure(err, args[0])
 		}
 		if asJSON {
 			return cli.PrintJSON(cmd.OutOrStdout(), out)
@@ -93,7 +93,7 @@ func printEvaluations(w io.Writer, out workflows.EvaluateRunResult) error {
 // there, or the newest.
 func evalInput(ctx context.Context, p *config.Process, runID string, version *int64) (workflows.EvaluateRunInput, error) {
 	in := workflows.EvaluateRunInput{RunID: runID, Version: version}
-	r, err := runs.Find(ctx, p, runID)
+	r, err := runclient.Find(ctx, p, runID)
 	if err != nil {
 		return in, err
 	}

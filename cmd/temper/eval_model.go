@@ -20,7 +20,7 @@ import (
 	"temper/internal/evaluate"
 	"temper/internal/openai/chatclient"
 	"temper/internal/tool/builtin"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 	"temper/workers"
 )
 

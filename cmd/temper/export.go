@@ -14,7 +14,7 @@ import (
 	"temper/internal/export"
 	"temper/internal/history"
 	"temper/internal/proc/buildinfo"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/ui"
 )
 
@@ -55,7 +55,7 @@ Weights are written by temper run export.`,
 		if err := o.Check(); err != nil {
 			return cli.Usage(err)
 		}
-		r, err := runs.Find(cmd.Context(), p, args[0])
+		r, err := runclient.Find(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/trainer/gguf"
-	"temper/trainer/hf"
+	"temper/trainer/weights/gguf"
+	"temper/trainer/weights/hf"
 )
 
 func modelGGUFCommand() *cobra.Command {

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 	"temper/trainer/weights/safetensors"
 )
 

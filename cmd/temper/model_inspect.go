@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 )
 
 func modelInspectCommand() *cobra.Command {

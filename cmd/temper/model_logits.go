@@ -8,7 +8,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/trainer/device"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 )
 
 func modelLogitsCommand() *cobra.Command {

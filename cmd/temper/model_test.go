@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"temper/internal/cli"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 )
 
 const (
-	tiedModel   = "../../trainer/hf/testdata/tied"
-	untiedModel = "../../trainer/hf/testdata/untied"
+	tiedModel   = "../../trainer/weights/hf/testdata/tied"
+	untiedModel = "../../trainer/weights/hf/testdata/untied"
 )
 
 // output runs a command line that must succeed.

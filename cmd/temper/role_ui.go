@@ -15,8 +15,8 @@ import (
 	"temper/internal/proc"
 	"temper/internal/proc/buildinfo"
 	"temper/internal/run"
-	"temper/internal/runs"
 	"temper/internal/service"
+	"temper/internal/service/runclient"
 	"temper/sandbox/server"
 	"temper/ui"
 	"temper/workers"
@@ -90,7 +90,7 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 	if o.readOnly {
 		cfg.TemporalUI = ""
 	} else {
-		s := runs.NewSteerer(p, store)
+		s := runclient.NewSteerer(p, store)
 		defer s.Close()
 		cfg.Steer, cfg.Place = s, s
 		cfg.PutNotes = func(ctx context.Context, runID string, n run.Notes) error { return run.PutNotes(ctx, store, runID, n) }

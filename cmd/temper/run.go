@@ -15,7 +15,7 @@ import (
 	"temper/internal/history"
 	"temper/internal/run"
 	"temper/internal/run/setup"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/workers"
 	"temper/workflows"
 )
@@ -28,7 +28,7 @@ func runCommand(p *config.Process) *cobra.Command {
 }
 
 // submissionFlags add the flags of a new run.
-func submissionFlags(cmd *cobra.Command, s *runs.Submission) {
+func submissionFlags(cmd *cobra.Command, s *runclient.Submission) {
 	f := cmd.Flags()
 	f.StringVar(&s.RunID, "run-id", "", "id of the run; default is the configuration's name and the time")
 	f.Uint64Var(&s.Seed, "seed", 0, "seed, over the configuration's")
@@ -42,7 +42,7 @@ func placementFlags(cmd *cobra.Command, priority *int, placement *string) {
 }
 
 func submitCommand(p *config.Process) *cobra.Command {
-	var s runs.Submission
+	var s runclient.Submission
 	var begin starting
 	var dry bool
 	cmd := &cobra.Command{
@@ -62,12 +62,12 @@ nothing behind.`,
 		if dry {
 			return rehearse(cmd, p, &s)
 		}
-		c, store, err := runs.Connect(cmd.Context(), p, s.Check)
+		c, store, err := runclient.Connect(cmd.Context(), p, s.Check)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		if err := runs.Submit(cmd.Context(), c, &s); err != nil {
+		if err := runclient.Submit(cmd.Context(), c, &s); err != nil {
 			return err
 		}
 		s.WriteNote(cmd.ErrOrStderr())
@@ -77,7 +77,7 @@ nothing behind.`,
 }
 
 // rehearse prints what a run would be. It opens the store only if the run reads from it.
-func rehearse(cmd *cobra.Command, p *config.Process, s *runs.Submission) error {
+func rehearse(cmd *cobra.Command, p *config.Process, s *runclient.Submission) error {
 	ctx := cmd.Context()
 	s.Local = true // what cannot be read cannot be checked
 	var store blob.Store = memblob.New()
@@ -120,9 +120,9 @@ func (s *starting) follow(cmd *cobra.Command, c client.Client, store blob.Store,
 		Opened     bool   `json:"opened"` // the run has accepted its configuration
 		NumSteps   int    `json:"num_steps,omitempty"`
 		Fork       string `json:"fork,omitempty"`
-	}{RunID: runID, WorkflowID: id, Page: runs.Page(p, id), Fork: note}
+	}{RunID: runID, WorkflowID: id, Page: runclient.Page(p, id), Fork: note}
 	if !s.noWait {
-		status, err := runs.AwaitStart(cmd.Context(), c, runID, cmd.ErrOrStderr())
+		status, err := runclient.AwaitStart(cmd.Context(), c, runID, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -136,14 +136,14 @@ func (s *starting) follow(cmd *cobra.Command, c client.Client, store blob.Store,
 	}
 	fmt.Fprintf(out, "run %s started\n", runID)
 	if s.wait {
-		return runs.Attend(cmd.Context(), c, store, p, runID, out)
+		return runclient.Attend(cmd.Context(), c, store, p, runID, out)
 	}
 	_, err := fmt.Fprintln(out, about.Page)
 	return err
 }
 
 func forkCommand(p *config.Process) *cobra.Command {
-	var f runs.Fork
+	var f runclient.Fork
 	var starts starting
 	cmd := &cobra.Command{
 		Use: "fork RUN --step STEP", Short: "Start a run from a checkpoint of another, with changed configuration",
@@ -168,7 +168,7 @@ steps, bit for bit.`,
 			return err
 		}
 		var begin setup.Forked
-		c, store, err := runs.Connect(cmd.Context(), p, func(ctx context.Context, store blob.Store) (err error) {
+		c, store, err := runclient.Connect(cmd.Context(), p, func(ctx context.Context, store blob.Store) (err error) {
 			begin, err = f.Resolve(ctx, store, &in)
 			return err
 		})
@@ -176,7 +176,7 @@ steps, bit for bit.`,
 			return err
 		}
 		defer c.Close()
-		if err := runs.Start(cmd.Context(), c, in); err != nil {
+		if err := runclient.Start(cmd.Context(), c, in); err != nil {
 			return err
 		}
 		return starts.follow(cmd, c, store, p, in.RunID, f.Describe(begin))
@@ -200,21 +200,21 @@ LINES say, and reads the store alone; an output that is no terminal gets lines.`
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, out := cmd.Context(), cmd.OutOrStdout()
 		if draw {
-			r, err := runs.Find(ctx, p, args[0])
+			r, err := runclient.Find(ctx, p, args[0])
 			if err != nil {
 				return err
 			}
-			return runs.Watch(ctx, r, out)
+			return runclient.Watch(ctx, r, out)
 		}
 		if err := history.CheckRunID(args[0]); err != nil {
 			return cli.Usage(err)
 		}
-		c, store, err := runs.Connect(ctx, p, nil)
+		c, store, err := runclient.Connect(ctx, p, nil)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		return runs.Attend(ctx, c, store, p, args[0], out)
+		return runclient.Attend(ctx, c, store, p, args[0], out)
 	}
 	return cmd
 }
@@ -232,14 +232,14 @@ reason of a pause, a stop or a failure.`,
 		if err != nil {
 			return err
 		}
-		rows, note, err := runs.List(cmd.Context(), p, store)
+		rows, note, err := runclient.List(cmd.Context(), p, store)
 		if err != nil {
 			return err
 		}
 		if note != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "states are from the store alone: %v\n", note)
 		}
-		return show(cmd, *asJSON, rows, runs.WriteList)
+		return show(cmd, *asJSON, rows, runclient.WriteList)
 	}
 	return cmd
 }
@@ -248,11 +248,11 @@ func statusCommand(p *config.Process) *cobra.Command {
 	cmd := &cobra.Command{Use: "status RUN", Short: "Ask a run for its status", Args: cobra.ExactArgs(1)}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		status, err := runs.Status(cmd.Context(), p, args[0])
+		status, err := runclient.Status(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}
-		return show(cmd, *asJSON, status, runs.WriteStatus)
+		return show(cmd, *asJSON, status, runclient.WriteStatus)
 	}
 	return cmd
 }
@@ -273,7 +273,7 @@ the time of that step went: what waited, and what was busy. With --usage it adds
 			return err
 		}
 		ctx, out := cmd.Context(), cmd.OutOrStdout()
-		r, err := runs.Find(ctx, p, args[0])
+		r, err := runclient.Find(ctx, p, args[0])
 		if err != nil {
 			return err
 		}
@@ -299,7 +299,7 @@ the time of that step went: what waited, and what was busy. With --usage it adds
 		if *asJSON {
 			return cli.PrintLines(out, records)
 		}
-		return runs.WriteRun(ctx, out, p, r, records)
+		return runclient.WriteRun(ctx, out, p, r, records)
 	}
 	return cmd
 }
@@ -319,7 +319,7 @@ func compareCommand(p *config.Process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		compared, err := runs.Compare(cmd.Context(), store, args)
+		compared, err := runclient.Compare(cmd.Context(), store, args)
 		if err != nil {
 			return err
 		}

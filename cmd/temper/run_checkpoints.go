@@ -11,7 +11,7 @@ import (
 	"temper/internal/export"
 	"temper/internal/history"
 	"temper/internal/run/modeldir"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 )
 
 func runCheckpointsCommand(p *config.Process) *cobra.Command {
@@ -28,7 +28,7 @@ func runCheckpointsCommand(p *config.Process) *cobra.Command {
 			return err
 		}
 		ctx := cmd.Context()
-		r, err := runs.Find(ctx, p, args[0])
+		r, err := runclient.Find(ctx, p, args[0])
 		if err != nil {
 			return err
 		}
@@ -45,9 +45,9 @@ func runCheckpointsCommand(p *config.Process) *cobra.Command {
 		}
 		kept := ""
 		if pin != "" {
-			kept, err = runs.Pin(ctx, r, step, reason)
+			kept, err = runclient.Pin(ctx, r, step, reason)
 		} else {
-			kept, err = runs.Unpin(ctx, r, step)
+			kept, err = runclient.Unpin(ctx, r, step)
 		}
 		if err == nil && kept != "" {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "checkpoint of step %d is kept: %s\n", step, kept)

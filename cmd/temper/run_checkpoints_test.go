@@ -20,7 +20,7 @@ import (
 	"temper/internal/run"
 	"temper/internal/run/artifact"
 	"temper/trainer"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 )
 
 const savedConfig = `

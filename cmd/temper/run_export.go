@@ -12,7 +12,7 @@ import (
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/run/modeldir"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 )
 
 func runExportCommand(p *config.Process) *cobra.Command {
@@ -38,7 +38,7 @@ not at all. Without a choice it is the newest checkpoint.`,
 		if err != nil {
 			return err
 		}
-		r, err := runs.Find(cmd.Context(), p, args[0])
+		r, err := runclient.Find(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"temper/internal/history"
 	"temper/internal/run"
 	"temper/internal/run/modeldir"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/workflows"
 )
 
@@ -127,14 +127,14 @@ func steerCommand(p *config.Process, about steer) *cobra.Command {
 		if err := errors.Join(err, setErr); err != nil {
 			return cli.Usage(err)
 		}
-		s.Set, s.By = set, runs.Operator()
+		s.Set, s.By = set, runclient.Operator()
 		if about.check != nil {
 			if err := about.check(&s); err != nil {
 				return cli.Usage(err)
 			}
 		}
 		if about.name == workflows.CommandRestart {
-			s.RunID = cmp.Or(s.RunID, runs.Successor(args[0]))
+			s.RunID = cmp.Or(s.RunID, runclient.Successor(args[0]))
 		}
 		return s.send(cmd, p, about.name, args[0], *asJSON)
 	}
@@ -152,27 +152,27 @@ type steered struct {
 
 func (s *steering) send(cmd *cobra.Command, p *config.Process, name, runID string, asJSON bool) error {
 	ctx := cmd.Context()
-	c, store, err := runs.Connect(ctx, p, nil)
+	c, store, err := runclient.Connect(ctx, p, nil)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	if name == workflows.CommandStop && s.Now {
 		say := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "run %s: %s\n", runID, text) }
-		stopped, err := runs.StopNow(ctx, c, store, runID, s.Command, say)
+		stopped, err := runclient.StopNow(ctx, c, store, runID, s.Command, say)
 		if err != nil {
 			return err
 		}
 		return show(cmd, asJSON, steered{runID, name, stopped.Answer, stopped.Forced}, writeStopped)
 	}
-	answer, err := runs.Send(ctx, c, p.Namespace, runID, name, s.Command)
+	answer, err := runclient.Send(ctx, c, p.Namespace, runID, name, s.Command)
 	if err != nil {
-		return runs.UnknownRun(err, runID)
+		return runclient.UnknownRun(err, runID)
 	}
 	if err := show(cmd, asJSON, steered{RunID: runID, Command: name, Answer: answer}, writeSteered); err != nil || asJSON || name != workflows.CommandRestart || s.noWait {
 		return err
 	}
-	status, err := runs.AwaitStart(ctx, c, s.RunID, cmd.ErrOrStderr())
+	status, err := runclient.AwaitStart(ctx, c, s.RunID, cmd.ErrOrStderr())
 	if err == nil && status.Opened {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s started\n", s.RunID)
 	}

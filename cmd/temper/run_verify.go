@@ -14,7 +14,7 @@ import (
 	"temper/internal/history"
 	"temper/internal/run/chain"
 	"temper/internal/run/replay"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/workers"
 )
 
@@ -61,7 +61,7 @@ With --repair it makes again what is damaged or missing, and puts back what come
 		if err := v.check(cmd); err != nil {
 			return err
 		}
-		r, err := runs.Find(cmd.Context(), p, args[0])
+		r, err := runclient.Find(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}

@@ -16,10 +16,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/cron"
 	"temper/internal/rules"
 	"temper/internal/run/retrain"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
@@ -46,9 +45,9 @@ func scheduleCommand(p *config.Process) *cobra.Command {
 
 // scheduleOrder is what a person asks for.
 type scheduleOrder struct {
-	runs.Submission // file and set
-	data            []string
-	spec            workflows.ScheduleSpec
+	runclient.Submission // file and set
+	data                 []string
+	spec                 workflows.ScheduleSpec
 }
 
 func scheduleCreateCommand(p *config.Process) *cobra.Command {
@@ -75,7 +74,7 @@ func scheduleCreateCommand(p *config.Process) *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print the schedule as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.spec.Retrain.ID = args[0]
-		c, store, err := runs.Connect(cmd.Context(), p, o.check)
+		c, store, err := runclient.Connect(cmd.Context(), p, o.check)
 		if err != nil {
 			return err
 		}
@@ -114,7 +113,7 @@ func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 	in := &o.spec.Retrain
 	var err error
 	in.Set, err = o.Overrides()
-	bad = append(bad, err, o.spec.Validate(), cron.CheckAll(o.spec.Cron))
+	bad = append(bad, err, o.spec.Validate(), temporalclient.CheckCrons(o.spec.Cron))
 	for _, pattern := range o.data {
 		if _, stored := config.StoreKey(pattern); !stored {
 			if pattern, err = filepath.Abs(pattern); err != nil {
@@ -146,7 +145,7 @@ func scheduleAction(p *config.Process, name, short string, act func(context.Cont
 		cmd.Flags().StringVar(&note, "note", "", "shown in the web UI and by temper schedule show")
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := runs.Connect(cmd.Context(), p, nil)
+		c, _, err := runclient.Connect(cmd.Context(), p, nil)
 		if err != nil {
 			return err
 		}
@@ -192,7 +191,7 @@ func scheduleShowCommand(p *config.Process) *cobra.Command {
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		c, store, err := runs.Connect(ctx, p, nil)
+		c, store, err := runclient.Connect(ctx, p, nil)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/openai/chatclient"
 	"temper/internal/run/modeldir"
-	"temper/internal/runs"
+	"temper/internal/service/runclient"
 	"temper/sandbox/server"
 	"temper/workers"
 )
@@ -54,7 +54,7 @@ what --step or --policy-version chooses.`,
 		if err := o.Server.Check(); err != nil {
 			return cli.Usage(err)
 		}
-		model, err := modeldir.Open(ctx, asked.model, asked.source, runs.StoreOf(p))
+		model, err := modeldir.Open(ctx, asked.model, asked.source, runclient.StoreOf(p))
 		if err != nil {
 			return err
 		}

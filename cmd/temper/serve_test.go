@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"temper/internal/cli"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 )
 
 // servableModel makes a small model of a seed that can be served.

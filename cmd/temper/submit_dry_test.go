@@ -10,7 +10,7 @@ import (
 	"temper/internal/chat"
 	"temper/internal/cli"
 	"temper/internal/run/runtest"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 )
 
 // recipeModel is a small model with the positions that the evaluations take, and with a

@@ -18,8 +18,8 @@ import (
 	"temper/internal/config"
 	"temper/internal/proc"
 	"temper/internal/proc/buildinfo"
-	"temper/internal/runs"
 	"temper/internal/service"
+	"temper/internal/service/runclient"
 	"temper/internal/temporalclient"
 	"temper/ui"
 	"temper/workers"
@@ -28,7 +28,7 @@ import (
 
 // upOptions say what `temper up` starts and when it ends.
 type upOptions struct {
-	runs.Submission
+	runclient.Submission
 	exit, exitSet bool
 	service.Options
 }
@@ -201,7 +201,7 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 
 // serve runs the run of --run, if any, and then stays until ctx is done.
 func serve(ctx context.Context, p *config.Process, o *upOptions, s *cli.Screen, log *slog.Logger) error {
-	c, store, err := runs.ConnectAs(ctx, p, log)
+	c, store, err := runclient.ConnectAs(ctx, p, log)
 	if err != nil && ctx.Err() != nil { // stopped as soon as it was up
 		return o.stoppedEarly()
 	}
@@ -226,23 +226,23 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *cli.Screen, 
 		<-ctx.Done()
 		return nil
 	}
-	if err := runs.Submit(ctx, c, &o.Submission); err != nil {
+	if err := runclient.Submit(ctx, c, &o.Submission); err != nil {
 		return err
 	}
 	o.WriteNote(s)
-	if _, err := runs.AwaitStart(ctx, c, o.RunID, s); err != nil {
+	if _, err := runclient.AwaitStart(ctx, c, o.RunID, s); err != nil {
 		return err
 	}
-	page := runs.Page(p, workflows.RunWorkflowID(o.RunID))
+	page := runclient.Page(p, workflows.RunWorkflowID(o.RunID))
 	s.Line("run " + o.RunID + " started: " + page)
 	defer showRuns(ctx, c, s, o.RunID)()
-	if err := runs.Follow(ctx, c, store, o.RunID, s); err != nil {
+	if err := runclient.Follow(ctx, c, store, o.RunID, s); err != nil {
 		if errors.Is(err, cli.ErrInterrupted) {
 			return fmt.Errorf("%w: run %s goes on when temper up is started again", cli.ErrInterrupted, o.RunID)
 		}
 		return err
 	}
-	if err := runs.Finish(ctx, store, page, o.RunID, s); err != nil {
+	if err := runclient.Finish(ctx, store, page, o.RunID, s); err != nil {
 		return err
 	}
 	if o.exitSet && !o.exit || !o.exitSet && s.Live() {

@@ -14,8 +14,8 @@ import (
 	"temper/internal/reward"
 	"temper/internal/run/artifact"
 	"temper/internal/tool"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 )
 
 // Loaded is what a worker needs to know of a run, all of it immutable.

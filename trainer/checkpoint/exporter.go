@@ -7,9 +7,9 @@ import (
 	"math"
 
 	"temper/internal/blob"
-	"temper/trainer/gguf"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/gguf"
+	"temper/trainer/weights/hf"
 	"temper/trainer/weights/safetensors"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/proc/failpoint"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 	"temper/trainer/weights/safetensors"
 )
 

@@ -7,13 +7,13 @@ import (
 
 	"temper/internal/inference"
 	backends "temper/trainer/device"
-	"temper/trainer/ondevice"
+	"temper/trainer/xla/decodeloop"
 )
 
 // AheadStats are the counts of devices that make several tokens in one call; see
-// ondevice.Counts.
+// decodeloop.Counts.
 type AheadStats struct {
-	ondevice.Counts
+	decodeloop.Counts
 	// Steps is the time of all steps, on host and device, without compilation.
 	Steps time.Duration
 }
@@ -37,7 +37,7 @@ func newAheadDevice(cfg Config) (*device, error) {
 		return nil, fmt.Errorf("open compute backend %q: %w", cfg.Backend, err)
 	}
 	d := &device{backend: backend, cfg: cfg.Model, kernels: cfg.Kernels, blocks: cfg.shardBlocks(), length: max(cfg.MaxContext, probeTokens)}
-	d.ahead, err = ondevice.New(backend, ondevice.Config{
+	d.ahead, err = decodeloop.New(backend, decodeloop.Config{
 		Model: cfg.Model, Slots: cfg.shardSlots(), Blocks: d.blocks, MaxContext: d.length, Ahead: cfg.Ahead,
 	})
 	if err != nil {
@@ -58,10 +58,10 @@ func (d *device) close() {
 
 // movesOf converts copies to moves of whole blocks: the tokens behind the copied ones are
 // overwritten before they are read.
-func movesOf(copies []blockCopy) []ondevice.Move {
-	moves := make([]ondevice.Move, len(copies))
+func movesOf(copies []blockCopy) []decodeloop.Move {
+	moves := make([]decodeloop.Move, len(copies))
 	for i, c := range copies {
-		moves[i] = ondevice.Move{From: c.from, To: c.to}
+		moves[i] = decodeloop.Move{From: c.from, To: c.to}
 	}
 	return moves
 }
@@ -69,7 +69,7 @@ func movesOf(copies []blockCopy) []ondevice.Move {
 // aheadStep is a step of a shard whose device makes several tokens in one call.
 type aheadStep struct {
 	*shard
-	on *ondevice.Device
+	on *decodeloop.Device
 }
 
 // run feeds all but the last token of each context, and then makes the next tokens of every
@@ -114,7 +114,7 @@ func (s aheadStep) feedContexts() error {
 	if err != nil {
 		return err
 	}
-	var chunks []ondevice.Chunk
+	var chunks []decodeloop.Chunk
 	var fed []*sequence
 	for _, q := range ready {
 		context := q.job.context
@@ -122,7 +122,7 @@ func (s aheadStep) feedContexts() error {
 			continue
 		}
 		n := q.claim(min(len(context)-1-q.cached, s.on.Buckets().MaxChunk()))
-		chunks = append(chunks, ondevice.Chunk{Tokens: context[q.cached : q.cached+n], Position: q.cached, Blocks: idsOf(q.blocks)})
+		chunks = append(chunks, decodeloop.Chunk{Tokens: context[q.cached : q.cached+n], Position: q.cached, Blocks: idsOf(q.blocks)})
 		fed = append(fed, q)
 	}
 	if len(chunks) == 0 {
@@ -168,11 +168,11 @@ func (s aheadStep) decode() error {
 func sampledOnHost(req inference.Request) bool { return req.Sampler != nil || req.TopLogprobs > 0 }
 
 // decodeBatch continues sequences by one call, and gives the jobs their tokens.
-func (s aheadStep) decodeBatch(batch []*sequence, decode func([]ondevice.Slot) ([]ondevice.Tokens, error)) error {
+func (s aheadStep) decodeBatch(batch []*sequence, decode func([]decodeloop.Slot) ([]decodeloop.Tokens, error)) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	slots := make([]ondevice.Slot, len(batch))
+	slots := make([]decodeloop.Slot, len(batch))
 	for i, q := range batch {
 		slots[i] = s.slotOf(q)
 	}
@@ -193,7 +193,7 @@ func (s aheadStep) decodeBatch(batch []*sequence, decode func([]ondevice.Slot) (
 
 // slotOf returns the slot in which the device continues a sequence: to the limit of its
 // request, or of the free blocks.
-func (s aheadStep) slotOf(q *sequence) ondevice.Slot {
+func (s aheadStep) slotOf(q *sequence) decodeloop.Slot {
 	j := q.job
 	want := min(s.on.Buckets().Ahead, j.req.MaxTokens-len(j.logprobs))
 	if sampledOnHost(j.req) {
@@ -202,14 +202,14 @@ func (s aheadStep) slotOf(q *sequence) ondevice.Slot {
 	for len(q.blocks)*blockTokens < q.cached+want && s.sequences.pool.available() > 0 {
 		s.sequences.append(q)
 	}
-	return ondevice.Slot{
+	return decodeloop.Slot{
 		Token: j.context[q.cached], Position: q.cached, Blocks: idsOf(q.blocks), Seed: j.req.Seed, Scale: j.scale, Greedy: j.greedy > 0,
 		Stop: j.req.Stop, Limit: min(want, len(q.blocks)*blockTokens-q.cached),
 	}
 }
 
 // handOut gives the job of a sequence its tokens, up to its end.
-func (s aheadStep) handOut(q *sequence, made ondevice.Tokens) {
+func (s aheadStep) handOut(q *sequence, made decodeloop.Tokens) {
 	st := &step{n: len(made.Tokens), sampled: made.Tokens, logprobs: made.Logprobs, logits: made.Logits}
 	for t := range made.Tokens {
 		q.advance(s.sequences.pool, q.job.context[q.cached:q.cached+1])

@@ -12,7 +12,7 @@ import (
 	"temper/trainer/cpu/kernels"
 	"temper/trainer/model"
 	"temper/trainer/model/graphs"
-	"temper/trainer/ondevice"
+	"temper/trainer/xla/decodeloop"
 )
 
 // device is the model on one backend: weights, caches, the step graph. One goroutine owns it.
@@ -33,7 +33,7 @@ type device struct {
 	native *native
 	// ahead makes several tokens of each request in one call, without a graph here; nil when
 	// a pass makes one token.
-	ahead *ondevice.Device
+	ahead *decodeloop.Device
 }
 
 // newDevice builds the step graphs around an empty store, with caches of a number of blocks,

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"temper/trainer/decode"
+	"temper/trainer/cpu/decode"
 	"temper/trainer/model"
 	"temper/trainer/weights/tensor"
 )

@@ -1,6 +1,6 @@
 package engine
 
-import "temper/trainer/decode"
+import "temper/trainer/cpu/decode"
 
 // native computes passes without a graph, over separate blocks.
 type native struct {

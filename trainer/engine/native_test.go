@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"temper/internal/inference"
+	"temper/trainer/cpu/decode"
 	"temper/trainer/cpu/kernels"
-	"temper/trainer/decode"
 	"temper/trainer/engine"
 	"temper/trainer/model"
 )

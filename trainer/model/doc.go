@@ -4,7 +4,7 @@
 // transformers differ. ParseConfig and EncodeConfig read and write it as a config.json.
 // Layer names the tensors of a layer and how they are used, and Tensors lists all tensors.
 // QKV and FeedForward say what a layer computes. Four passes do it, and differ in the rest:
-// graphs.Forward, graphs.DecodeStep, trainer/decode on the CPU, and trainer/ondevice. A new
+// graphs.Forward, graphs.DecodeStep, trainer/cpu/decode on the CPU, and trainer/xla/decodeloop. A new
 // family is a row of families; a new switch is a field of Config, and one place in Layer,
 // QKV or FeedForward.
 //

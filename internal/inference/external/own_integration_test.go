@@ -20,8 +20,8 @@ import (
 	"temper/internal/openai"
 	"temper/trainer/checkpoint"
 	"temper/trainer/engine"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 )
 
 // ownServer is our own serving of a policy, behind the routes with which vLLM takes new

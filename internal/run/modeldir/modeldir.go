@@ -21,8 +21,8 @@ import (
 	"temper/internal/fault"
 	"temper/internal/run"
 	"temper/trainer/checkpoint"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 	"temper/trainer/weights/safetensors"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"temper/internal/chat"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 	"temper/trainer/weights/safetensors"
 )
 

@@ -16,8 +16,8 @@ import (
 	"temper/internal/run"
 	"temper/internal/run/artifact"
 	"temper/trainer/checkpoint"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 )
 
 // start is what a run can start from: an open checkpoint directory, or a policy

@@ -17,8 +17,8 @@ import (
 	"temper/internal/run/runtest"
 	"temper/internal/run/setup"
 	"temper/trainer/checkpoint"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 )
 
 // newStart opens and prepares a run that starts from a directory.
@@ -159,7 +159,7 @@ func TestStartsThatCannotBe(t *testing.T) {
 		"tokenizer of another format": {runtest.WriteModel(t, short, func(files map[string][]byte) {
 			files[hf.TokenizerFile] = []byte(strings.ReplaceAll(string(files[hf.TokenizerFile]), "<|im_start|>", "<|start|>"))
 		}), []string{"has 399 positions", "tokenizer lacks special token <|im_start|>"}},
-		"no tokenizer": {"../../../trainer/hf/testdata/tied", []string{"has 128 positions", "tokenizer.json: no such file"}},
+		"no tokenizer": {"../../../trainer/weights/hf/testdata/tied", []string{"has 128 positions", "tokenizer.json: no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := runtest.Fill(t, nil)

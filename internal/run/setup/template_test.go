@@ -18,7 +18,7 @@ import (
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
 	"temper/internal/tool/builtin"
-	"temper/trainer/hf"
+	"temper/trainer/weights/hf"
 )
 
 // chatTools renders what the template of the Qwen2.5 Instruct models renders.

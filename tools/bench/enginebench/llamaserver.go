@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"temper/internal/proc"
-	"temper/trainer/gguf"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/gguf"
+	"temper/trainer/weights/hf"
 	"temper/trainer/weights/safetensors"
 )
 

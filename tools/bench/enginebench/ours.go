@@ -12,8 +12,8 @@ import (
 	"temper/internal/inference"
 	"temper/tools/bench/meter"
 	"temper/trainer/engine"
-	"temper/trainer/hf"
 	"temper/trainer/model"
+	"temper/trainer/weights/hf"
 )
 
 // temper is our engine in this process.
