@@ -32,7 +32,7 @@ type Control struct {
 	// RolloutShards is into how many parts the steps of runs that begin here cut their
 	// sampling; 0 is one.
 	RolloutShards int
-	// Notify sends alerts to somebody outside and reports no failure; nil sends none.
+	// Notify sends alerts to the outside and reports no failure; nil sends none.
 	Notify func(context.Context, run.Notice)
 	// Find asks the server for the owner of a run; see setup.Claim.
 	Find func(context.Context, run.Owner) (setup.Execution, error)

@@ -61,7 +61,7 @@ func PlaceOn(ctx context.Context, file string, log *slog.Logger) (ClusterOptions
 	return o, nil
 }
 
-// scalingRules are those of the roles in placement.scale.
+// scalingRules returns the rules of the roles in placement.scale.
 func scalingRules(b jobs.Build) (out []placement.Rule) {
 	for _, r := range b.Named() {
 		if slices.Contains(b.Placement.Scale, r.Name) {
@@ -71,8 +71,8 @@ func scalingRules(b jobs.Build) (out []placement.Rule) {
 	return out
 }
 
-// WhileStanding makes a role that works for one run end when another allocation has its place.
-// Without an allocation, or without NOMAD_ADDR, nobody can be asked.
+// WhileStanding makes a role that works for one run end when another allocation has its
+// place. Without an allocation, or without NOMAD_ADDR, the role does not check.
 func WhileStanding(role Role, queue string, log *slog.Logger) (Role, error) {
 	allocation := os.Getenv(allocKey)
 	if queue == "" || allocation == "" || os.Getenv("NOMAD_ADDR") == "" {

@@ -237,8 +237,8 @@ func shard(ids []string, n int) [][]string {
 	return parts
 }
 
-// addSampled adds a shard. Shards run side by side: the wall time and its split
-// are those of the slowest one.
+// addSampled adds a shard. Shards run side by side: the sum has the wall time of the
+// slowest one and its split.
 func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Groups += part.Groups
 	sum.Reused += part.Reused

@@ -26,7 +26,7 @@ const (
 	roleUI      = "ui"
 )
 
-// anyPort is where a role listens that has no address of its own.
+// anyPort is the address of a role that has no configured address: a free port.
 const anyPort = "127.0.0.1:0"
 
 // roleFlags are common to all roles.
@@ -95,7 +95,7 @@ func (f *roleFlags) controlCommand() *cobra.Command {
 	return cmd
 }
 
-// rolloutFlags are those of every process that samples.
+// rolloutFlags are the flags of every process that samples.
 type rolloutFlags struct {
 	concurrent int
 	queue      string

@@ -72,7 +72,7 @@ const maxAnswer = 64 << 10
 //   - Words are compared without regard to case. A text that is no formula equals
 //     only the same text. An empty answer equals nothing.
 //
-// The error is that of a truth by which no answer could be judged; it is ErrInvalid.
+// The error is ErrInvalid: no answer can be judged by this truth.
 func Equal(answer, truth string) (Verdict, error) { return (&Allowance{maxWork}).Equal(answer, truth) }
 
 // Allowance is what several comparisons for one verdict may cost together.

@@ -31,10 +31,10 @@ type Reward struct {
 	OnError string `yaml:"on_error,omitempty" json:"on_error,omitempty" enum:"stop|exclude" empty:"stop" amend:"yes"`
 }
 
-// Own reports whether the rewards are those of a function.
+// Own reports whether a reward function of the user gives the rewards.
 func (r Reward) Own() bool { return r.Path != "" }
 
-// defaultRewardTimeout is that of a call of a reward function.
+// defaultRewardTimeout bounds one call of a reward function.
 const defaultRewardTimeout = 10 * time.Second
 
 // Limit is the time of a call.

@@ -113,10 +113,10 @@ type Model struct {
 
 // Trainer is how updates and samples are computed, where that decides bits.
 type Trainer struct {
-	// Kernels are those of the CPU backend, for training and sampling. native ones are the
-	// fastest that the CPU has; their last bits differ between kinds of CPUs. portable ones
-	// are those for AVX2: they give the same bits on every amd64 CPU with AVX2 and FMA. On a
-	// CPU with AVX-512 they take more processor time.
+	// Kernels selects the kernels of the CPU backend, for training and sampling. native
+	// selects the fastest that the CPU has; their last bits differ between kinds of CPUs.
+	// portable selects the kernels for AVX2: they give the same bits on every amd64 CPU
+	// with AVX2 and FMA. On a CPU with AVX-512 they take more processor time.
 	Kernels string `yaml:"kernels,omitempty" json:"kernels,omitempty" enum:"native|portable" empty:"native"`
 	// LoRA trains small matrices beside the weights of model.path or model.run, which stay
 	// as they are.
@@ -314,7 +314,7 @@ type Eval struct {
 	// model.max_context, which bounds what is trained on. Engines make room for it. 0 means
 	// model.max_context.
 	MaxContext int `yaml:"max_context,omitempty" json:"max_context,omitempty" range:"0|16..1048576" unit:"tokens" amend:"no: the engines of the run have this size"`
-	// Sets are further problems, each with settings of its own.
+	// Sets are further problems, each with its own settings.
 	Sets []EvalSet `yaml:"sets,omitempty" json:"sets,omitempty" amend:"no: the problems are set aside, and the run has planned its evaluations"`
 }
 

@@ -87,8 +87,8 @@ func trimmedEnd(text []byte) int {
 // ellipsis tells a number that goes on from one that ends.
 var ellipsis = []byte("...")
 
-// composed is a text by NFKC, without signs that nobody sees, and with raised and lowered
-// digits as in LaTeX: NFKC alone makes 102 of ten squared.
+// composed returns a text in NFKC, without invisible characters, and with raised and
+// lowered digits as in LaTeX: NFKC alone makes 102 of ten squared.
 func composed(text string) string {
 	if ascii(text) {
 		return text

@@ -24,8 +24,8 @@ import (
 
 // MLflow is a server of MLflow, by its REST API 2.0.
 type MLflow struct {
-	// Address is that of the server, Experiment the name of the experiment, which is made
-	// where it is not there.
+	// Address is the address of the server. Experiment is the name of the experiment, which
+	// is created if it is missing.
 	Address, Experiment string
 	// Token is sent as a bearer token; empty for none.
 	Token  string

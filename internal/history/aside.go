@@ -10,8 +10,8 @@ import (
 	"temper/internal/run/record"
 )
 
-// Times are what the trajectories of a step took, in no order; none where nobody recorded
-// them. What is damaged is left out: nothing depends on it.
+// Times returns the times of a step's trajectories, in no order; none if none were
+// recorded. It leaves out damaged records: nothing depends on them.
 func (o Rollouts) Times(ctx context.Context, step int) ([]record.Times, error) {
 	return aside(ctx, o.run.store, o.run.layout.Step(step).TimesFolder(), record.DecodeTimes)
 }

@@ -9,7 +9,7 @@ import (
 	"temper/internal/run/record"
 )
 
-// Columns are those of the index of a step, undecoded; ok is false where none was
+// Columns returns the undecoded columns of a step's index; ok is false if none was
 // recorded. See Index.
 func (o Rollouts) Columns(ctx context.Context, step int) (c record.Columns, ok bool, err error) {
 	key := o.run.layout.Step(step).Index()

@@ -59,14 +59,14 @@ func (p *Probe) answered() {
 	p.last = time.Now()
 }
 
-// ask makes one request on a connection of its own.
+// ask makes one request on a new connection.
 func (p *Probe) ask(ctx context.Context, path string) error {
 	_, err := Fetch(ctx, p.Address, path, maxAnswer)
 	return err
 }
 
-// Fetch reads at most most bytes of what a process answers at host:port, unix:/path or a
-// URL, on a connection of its own.
+// Fetch reads at most most bytes of the answer of a process at host:port, unix:/path or a
+// URL, on a new connection.
 func Fetch(ctx context.Context, address, path string, most int64) ([]byte, error) {
 	url := address
 	transport := &http.Transport{DisableKeepAlives: true}

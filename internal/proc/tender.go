@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tender keeps one child alive, in a goroutine of its own.
+// tender keeps one child alive, in a separate goroutine.
 type tender struct {
 	child   Child
 	conf    *Config

@@ -25,7 +25,7 @@ const (
 	StateDone      = "done"
 	StateStopped   = "stopped"
 	StateFailed    = "failed"
-	// StateDamaged is that of a run whose folder cannot be read, for the reason given.
+	// StateDamaged is the state of a run whose folder cannot be read, for the reason given.
 	StateDamaged = "damaged"
 )
 

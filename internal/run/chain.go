@@ -37,7 +37,7 @@ func (c *Chain) AddStep(ctx context.Context, store blob.Store, in StepInput) err
 		return err
 	}
 	rollouts, built, err := readSummed[BuiltBatch](ctx, store, layout.Step(in.Step).BatchStats())
-	if err != nil && !errors.Is(err, blob.ErrNotExist) { // a run does not stand still for what somebody deleted
+	if err != nil && !errors.Is(err, blob.ErrNotExist) { // a run does not stop for a deleted object
 		return err
 	}
 	metrics := in.Train.Metrics

@@ -33,8 +33,8 @@ type Input struct {
 	TakeOver bool `json:"take_over,omitempty"`
 	// Priority among runs that wait for the same workers: 1 (first) to 5; 0 = 3.
 	Priority int `json:"priority,omitempty"`
-	// Placement gives the run workers of its own on a cluster; without it the run shares
-	// those that are there.
+	// Placement gives the run its own workers on a cluster; without it the run shares
+	// existing workers.
 	Placement *placement.Spec `json:"placement,omitempty"`
 
 	wrong config.Problems // of the JSON that it was decoded from

@@ -49,7 +49,7 @@ type Plan struct {
 	Gate bool `json:"gate,omitempty"`
 }
 
-// EvalSet is a set of problems with settings of its own.
+// EvalSet is a set of problems with separate settings.
 type EvalSet struct {
 	Name string `json:"name"`
 	// EverySteps is the number of steps between evaluations within stages; 0 = none.

@@ -96,9 +96,9 @@ func readBlocks(ctx context.Context, store blob.Store, layout artifact.Layout, b
 	return out, err
 }
 
-// StoreBlock stores the records of the block that ends with a step. Steps that the run has
-// not made itself are not in it. What goes wrong here harms nobody: readers then take the
-// records one by one.
+// StoreBlock stores the records of the block that ends with a step. It leaves out steps
+// that the run has not made itself. A failure does no harm: readers then read the records
+// one by one.
 func StoreBlock(ctx context.Context, store blob.Store, layout artifact.Layout, step int) {
 	if step%artifact.SeriesSteps != 0 {
 		return

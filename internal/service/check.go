@@ -29,7 +29,7 @@ func (o Options) Check(ctx context.Context, p *config.Process, say func(string))
 	return errors.Join(wrong...)
 }
 
-// CheckServer asks the Temporal server that somebody else runs.
+// CheckServer connects to the Temporal server, unless this service runs the server.
 func (o Options) CheckServer(ctx context.Context, p *config.Process) error {
 	if o.Embedded {
 		return nil

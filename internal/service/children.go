@@ -210,9 +210,8 @@ func temporalChild(p *config.Process, uiHosts string) (proc.Child, error) {
 	}, nil
 }
 
-// sandboxToken is the token of the environment, or one that nobody knows: all users
-// of a machine share its loopback address, and the sandbox runs their programs as
-// this user.
+// sandboxToken returns the token of the environment or a new random one: all users of a
+// machine share its loopback address, and the sandbox runs their programs as this user.
 func sandboxToken() string {
 	if token := os.Getenv(workers.SandboxTokenKey); token != "" {
 		return token

@@ -10,10 +10,10 @@ import (
 // maxHeld bounds the folders that are held open.
 const maxHeld = 64
 
-// folders remembers which folders have durable names, up to the root of the store, so
-// that a Put into one of them syncs that folder alone. It holds each of them open: a
-// folder with the same inode is then the same folder, which nobody renames, and a
-// folder that is there keeps those above it from being removed.
+// folders remembers which folders have durable names, up to the root of the store, so that
+// a Put into one of them syncs that folder alone. It holds each of them open: a folder with
+// the same inode is then the same folder, because no process renames folders, and an
+// existing folder keeps its parents from being removed.
 type folders struct {
 	mu    sync.Mutex
 	held  map[string]*os.File

@@ -40,9 +40,9 @@ type Store struct {
 
 var _ blob.Watcher = (*Store)(nil)
 
-// New opens the store at a place of kind StoreMinIO and sends nothing; Bootstrap
-// makes the bucket. stall is that of object.Config.
-// Errors: blob.ErrMisconfigured when there are no credentials.
+// New opens the store at a place of kind StoreMinIO and sends nothing; Bootstrap makes the
+// bucket. For stall see object.Config. Errors: blob.ErrMisconfigured when there are no
+// credentials.
 func New(c config.StorePlace, stall time.Duration) (*Store, error) {
 	transport, err := object.Transport(stall, c.CA)
 	if err != nil {

@@ -107,7 +107,7 @@ func (s *Store) settle(ctx context.Context, key, nonce string, got error) error 
 	case err == nil && o.Nonce == nonce:
 		return nil
 	case err != nil && !isAbsent(err) && (refused(got) || isGone(got)):
-		return err // nobody says whose bytes made the server refuse these
+		return err // it remains unknown which write the server refused
 	default:
 		return got
 	}

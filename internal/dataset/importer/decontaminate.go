@@ -19,8 +19,8 @@ import (
 type Decontaminated struct {
 	Read int64 `json:"read"`
 	Kept int64 `json:"kept"`
-	// Same are dropped rows whose prompt is that of a benchmark problem; Overlapping are
-	// those that share a sequence of words with one.
+	// Same counts dropped rows that have the prompt of a benchmark problem; Overlapping
+	// counts dropped rows that share a sequence of words with one.
 	Same        int64 `json:"same"`
 	Overlapping int64 `json:"overlapping"`
 	// Benchmarks counts the dropped rows by file of the benchmark, and Problems the

@@ -23,9 +23,9 @@ import (
 type Options struct {
 	// Layout is the name of a layout; "" recognizes it from the rows.
 	Layout string `json:"layout"`
-	// Fields are those of layout.Options.
+	// Fields names the fields of a row; see layout.Options.
 	Fields layout.Options `json:"fields"`
-	// Source and License are those of rows that state none; "" looks further.
+	// Source and License apply to rows that state none; "" looks further.
 	Source  string `json:"source"`
 	License string `json:"license"`
 	// Env is the environment that judges problems that name none.

@@ -26,7 +26,7 @@ type Report struct {
 	// Complete is false where the import stopped early.
 	Complete bool   `json:"complete"`
 	Out      string `json:"out,omitempty"`
-	// OutSHA256 and OutBytes are those of the file that was written.
+	// OutSHA256 and OutBytes describe the file that was written.
 	OutSHA256 string `json:"out_sha256,omitempty"`
 	OutBytes  int64  `json:"out_bytes,omitempty"`
 	Files     []File `json:"files"`
@@ -44,7 +44,8 @@ type Report struct {
 	// Examples are the first rows of each reason.
 	Examples map[layout.Reason][]Example `json:"examples,omitempty"`
 
-	// places are those of Sources, without their rows; nil before the first row.
+	// places maps a source without its row count to its index in Sources; nil before the
+	// first row.
 	places map[SourceCount]int
 }
 

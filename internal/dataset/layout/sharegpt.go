@@ -90,7 +90,7 @@ func (b *builder) call(calls ...chat.ToolCall) {
 	b.messages[last].ToolCalls = append(b.messages[last].ToolCalls, calls...)
 }
 
-// say adds what somebody says in ShareGPT's words.
+// say adds a turn that has the fields "from" and "value" of ShareGPT.
 func (b *builder) say(from, text string) *Reject {
 	if from == "function_call" || from == "tool_call" {
 		calls, bad := readCalls(jsontext.Value(text))

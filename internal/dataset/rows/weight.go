@@ -28,7 +28,7 @@ var ErrPages = fmt.Errorf("its pages take more than %d MiB of memory at once, th
 // held counts the memory of the pages that are decoded at once.
 type held struct {
 	sum int64
-	// pages and dicts are those of the columns last read.
+	// pages and dicts are the weights of the last page and dictionary of each column.
 	pages, dicts []int64
 }
 
@@ -88,7 +88,7 @@ func numValues(h *format.PageHeader) int32 {
 	}
 }
 
-// unpacked is the weight of a page by its bytes, which are those of the levels and the values.
+// unpacked returns the weight of a page from its unpacked bytes, levels and values.
 func (w weigher) unpacked(h *format.PageHeader, page []byte) (int64, error) {
 	weight := w.declared(h)
 	var repetition, definition []byte

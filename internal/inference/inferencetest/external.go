@@ -21,8 +21,8 @@ type External struct {
 	Prompt []int32
 	// Vocab is the number of token ids.
 	Vocab int
-	// Logprobs are those of ids[from:], each after the ids before it, by the policy that
-	// the engine serves.
+	// Logprobs returns the log-probabilities of ids[from:], each given the ids before it,
+	// under the policy that the engine serves.
 	Logprobs func(ids []int32, from int, temperature float32) ([]float32, error)
 	// Tolerance is the largest difference of a log-probability that rounding explains.
 	Tolerance float64

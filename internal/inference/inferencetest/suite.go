@@ -237,8 +237,8 @@ func checkCancel(t *testing.T, s Subject) {
 	generate(t, s, s.request(1))
 }
 
-// checkCut takes a generation away and goes on with what it had: together they are the
-// generation that nobody cut.
+// checkCut stops a generation and resumes it from its tokens so far: both parts together
+// equal the generation without a stop.
 func checkCut(t *testing.T, s Subject) {
 	whole := s.request(4)
 	whole.MaxTokens = 4 * length

@@ -177,7 +177,7 @@ func (c *Conversation) follow(ctx context.Context, show func(Delta) error) (Answ
 			return a, err
 		}
 		a.Turns = append(a.Turns, turn)
-		var failed []Executed // calls that nobody could read
+		var failed []Executed // calls that could not be parsed
 		if c.tools != nil && len(turn.Calls) == 0 && turn.Finish == FinishStop {
 			failed = c.tools.unreadable(turn.Content)
 		}

@@ -270,7 +270,7 @@ type Progress struct {
 	Plan    Plan     `json:"plan"`
 	States  []string `json:"states"`
 	Reasons []string `json:"reasons"`
-	// Paused, Reason, By and Since are those of a pause.
+	// Paused, Reason, By and Since describe a pause.
 	Paused bool       `json:"paused,omitempty"`
 	Reason string     `json:"reason,omitempty"`
 	By     string     `json:"by,omitempty"`

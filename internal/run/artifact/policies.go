@@ -14,8 +14,8 @@ import (
 // StoredPolicy is what the store has of a published policy.
 type StoredPolicy struct {
 	Version int64
-	// Whole is true for a policy that the run has. Otherwise it is being published, or
-	// somebody died while deleting it.
+	// Whole is true for a policy that the run has. Otherwise it is being published, or a
+	// process died while deleting it.
 	Whole bool
 	// Files are the keys in the policy's folder.
 	Files []string

@@ -116,7 +116,7 @@ func (v *verifier) checkLink(entries []Entry, i int) {
 	}
 }
 
-// checkHead compares the chain with what somebody has noted of it.
+// checkHead compares the chain with the head that the caller has noted.
 func (v *verifier) checkHead() {
 	if v.Options.Head == "" {
 		return

@@ -70,8 +70,8 @@ type Span struct {
 type Facts struct {
 	Run  string `json:"run"`
 	Kind Kind   `json:"kind"`
-	// Step is that of a step, the last one for the closing, and for the opening the
-	// one before the first step of the chain.
+	// Step is the number of the step; for the closing, the last step; for the opening, the
+	// step before the first one of the chain.
 	Step  int `json:"step"`
 	Stage int `json:"stage,omitempty"`
 	// Config is the sum of the frozen configuration and of the amendments up to the step.
@@ -94,7 +94,7 @@ type Facts struct {
 	// which names trajectories and samples.
 	Rollouts string   `json:"rollouts,omitempty"`
 	Batch    blob.Ref `json:"batch,omitzero"`
-	// Metrics are those of the update.
+	// Metrics are the metrics of the update.
 	Metrics *rl.TrainMetrics `json:"metrics,omitempty"`
 
 	// Evaluations are the trajectories of all evaluations, of the closing.

@@ -67,9 +67,8 @@ func isPolicyFile(name string) bool {
 	return path.Base(name) == "policy.json" || path.Base(name) == "shards.json"
 }
 
-// holdsRefs reports whether the object of a key is a document of ours that may name
-// other objects. The files of models and the data are not: what stands in them is
-// somebody else's.
+// holdsRefs reports whether the object of a key is a document of this service that may name
+// other objects. The files of models and the data are not: others define their content.
 func holdsRefs(layout artifact.Layout, key string) bool {
 	name, own := strings.CutPrefix(key, layout.Dir()+"/")
 	if !own || path.Ext(name) != ".json" {

@@ -21,10 +21,10 @@ type Options struct {
 	// WithoutShards leaves the shards of checkpoints and policies to checkpoint.Verify, which knows
 	// more of them.
 	WithoutShards bool
-	// Head is what somebody has noted of the run: a link or a seal, or the beginning of
+	// Head is a link or a seal of the run that the caller has noted, or the beginning of
 	// one. A chain without it is another one.
 	Head string
-	// CanRemake says whether the object of a key can be made again; nil for nobody can.
+	// CanRemake reports whether the object of a key can be made again; nil if none can.
 	CanRemake func(key string) bool
 }
 

@@ -73,7 +73,7 @@ func JoinTimes(parts []Times) (out Times, ok bool) {
 	slices.SortStableFunc(parts, func(a, b Times) int { return cmp.Compare(a.Part, b.Part) })
 	parts = slices.CompactFunc(parts, func(a, b Times) bool { return a.Part == b.Part })
 	if len(parts) == 0 || parts[0].Part != 0 || parts[len(parts)-1].Part != len(parts)-1 {
-		return Times{}, false // of a part nobody knows
+		return Times{}, false // a part is missing
 	}
 	for _, p := range parts {
 		out.join(p)

@@ -14,7 +14,7 @@ import (
 // MendInput names an object that an activity could not read.
 type MendInput struct {
 	Run run.Ref `json:"run"`
-	// Damaged is the object as it should be; without a SHA-256 where nobody knows it.
+	// Damaged is the object as it should be. It has no SHA-256 if the checksum is unknown.
 	Damaged blob.Ref `json:"damaged"`
 }
 
@@ -66,7 +66,8 @@ func (b *Bench) Mend(ctx context.Context, in MendInput) error {
 	return m.putBackAll(ctx, key)
 }
 
-// isWhole reports whether somebody else has brought an object back.
+// isWhole reports whether the store holds the object intact, because another process has
+// repaired it.
 func (b *Bench) isWhole(ctx context.Context, want blob.Ref) bool {
 	if want.SHA256 == "" {
 		return false

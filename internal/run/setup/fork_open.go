@@ -168,7 +168,8 @@ const (
 	pinBetween = "; "
 )
 
-// pinnedFor are the forks for which a checkpoint is pinned; none where somebody has pinned it.
+// pinnedFor returns the forks for which a checkpoint is pinned; none if a user has pinned
+// it.
 func pinnedFor(reason string) []string {
 	var out []string
 	for part := range strings.SplitSeq(reason, pinBetween) {
@@ -181,8 +182,8 @@ func pinnedFor(reason string) []string {
 	return out
 }
 
-// pin keeps the checkpoint for the fork, unless somebody has pinned it. Another fork may have:
-// that one takes its pin back.
+// pin keeps the checkpoint for the fork, unless a user has pinned it. If another fork has
+// pinned it, that fork removes its pin itself.
 func (f *fork) pin(ctx context.Context, store blob.Store, runID string) error {
 	layout, cursor := artifact.Layout{RunID: f.parent.RunID}, f.parent.SFTSteps+f.from.Step
 	pins, err := checkpoint.Pins(ctx, store, layout.Checkpoints())

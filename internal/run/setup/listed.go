@@ -31,9 +31,9 @@ func listRun(ctx context.Context, store blob.Store, entry run.CatalogEntry) erro
 	return run.PutEntry(ctx, store, entry, blob.Always)
 }
 
-// listRefusal enters a run that was refused for good into the list of runs, where
-// nobody has its id, so that whoever looks for it finds out why it is not there. It is
-// best effort: the refusal itself says the same.
+// listRefusal enters a run that was refused for good into the list of runs, if no run has
+// its id, so that a user who looks for it finds the reason. It is best effort: the refusal
+// itself states the same reason.
 func listRefusal(ctx context.Context, store blob.Store, runID string, why error, at time.Time) {
 	kind := fault.Of(why)
 	if kind == "" || kind == fault.RunExists || artifact.CheckRunID(runID) != nil {

@@ -74,7 +74,7 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	return claim(ctx, store, plan, cfg, claimant{by, in})
 }
 
-// MaxPriority is the priority of the runs that come last; 1 is that of the first.
+// MaxPriority is the priority of the runs that are scheduled last; 1 is scheduled first.
 const MaxPriority = 5
 
 // configured reports whether a configuration is given.
@@ -89,7 +89,7 @@ type claimant struct {
 	in run.Input
 }
 
-// claim stores the plan under the run id, unless somebody has it.
+// claim stores the plan under the run id, unless another run has it.
 func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run, by claimant) (run.Plan, error) {
 	layout := artifact.Layout{RunID: plan.RunID}
 	data, err := cfg.YAML()

@@ -96,7 +96,7 @@ func (by Claim) replace(ctx context.Context, store blob.Store, owner run.Owner, 
 	owner.Since, owner.Why = by.At, why
 	data, err := json.Marshal(owner)
 	if err == nil {
-		_, err = store.Swap(ctx, artifact.Layout{RunID: in.RunID}.Owner(), ref, data) // fails where somebody was faster
+		_, err = store.Swap(ctx, artifact.Layout{RunID: in.RunID}.Owner(), ref, data) // fails if another process was faster
 	}
 	return owner, err
 }

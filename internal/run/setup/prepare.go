@@ -56,9 +56,9 @@ type preparation struct {
 	code     run.Code
 	out      run.Prepared
 	progress func(string)
-	// prompts are those of the problems of eval.sets, by what they ask.
+	// prompts are the prompts of the problems of eval.sets, by their keys.
 	prompts map[dataset.Key]string
-	// sets are those of the stages by their keys, once they are gathered.
+	// sets are the sets of the stages by their keys, once they are gathered.
 	sets  map[string]stageSet
 	sieve sieve
 }

@@ -80,8 +80,8 @@ func withEntry(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
 	return s
 }
 
-// withPlace adds how far a run has come that nobody can ask: it is stuck, or the server
-// has paused its workflow or its stage.
+// withPlace adds the progress of a run that does not answer: it is stuck, or the server has
+// paused its workflow or its stage.
 func withPlace(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
 	if s.Frozen == nil && s.State != workflows.StateStuck || e.Step <= s.Step {
 		return s

@@ -115,8 +115,8 @@ func recordForced(ctx context.Context, store blob.Store, runID string, c workflo
 // startPatience is how long a command waits for a run to accept its configuration.
 const startPatience = 30 * time.Second
 
-// AwaitStart waits until a run has accepted its configuration. A run that nobody has
-// taken yet is no error.
+// AwaitStart waits until a run has accepted its configuration. It is no error that no
+// worker has taken the run yet.
 func AwaitStart(ctx context.Context, c client.Client, runID string, notes io.Writer) (workflows.RunStatus, error) {
 	status, err := workflows.AwaitStart(ctx, c, runID, startPatience)
 	switch {
