@@ -1,6 +1,6 @@
-// Package activities holds the Temporal activities: it takes an input, calls one
-// function of a package that knows no Temporal, and returns its result, while heartbeats
-// tell the server that the work goes on. It owns those heartbeats and the mapping from
+// Package activities holds the Temporal activities. Each takes an input, calls one function
+// of a package that does not know Temporal, and returns its result, while heartbeats tell
+// the server that it is alive. The package owns those heartbeats and the mapping from
 // errors to Temporal's, and no algorithm.
 //
 // Invariant: every activity is idempotent by (run, step): repeating one gives

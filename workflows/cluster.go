@@ -63,8 +63,8 @@ const (
 	clusterEvents = 4000
 )
 
-// Cluster gives runs their room on a cluster, one run at a time, and keeps groups at
-// their size. It runs for ever. What it decides, packages gang and scaling say.
+// Cluster gives runs their room on a cluster, one run at a time, and keeps groups at their
+// size. It never ends. Package placement makes its decisions.
 func Cluster(ctx workflow.Context, in ClusterInput) error {
 	c := &cluster{ClusterInput: in}
 	if err := c.listen(ctx); err != nil {
@@ -298,8 +298,8 @@ func (c *cluster) act(ctx workflow.Context, d placement.Decision) {
 	}
 }
 
-// do calls an activity of the cluster. What it meets may pass, so that it is decided
-// again later, but for what the activity itself refuses.
+// do calls an activity of the cluster. Its failure may pass, so that the workflow decides
+// again later, except for an error that the activity itself marks as final.
 func (c *cluster) do(ctx workflow.Context, summary string, activity, in, out any) error {
 	c.looks = 0
 	return workflow.ExecuteLocalActivity(withinTask(ctx, summary), activity, in).Get(ctx, out)

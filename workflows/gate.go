@@ -46,8 +46,8 @@ type gateState struct {
 	SkipWhy string `json:"skip_why,omitempty"`
 }
 
-// gate holds a workflow at its safe points while it is paused, and interrupts
-// its work where a command says so.
+// gate holds a workflow at its safe points while it is paused, and interrupts its work if a
+// command demands it.
 type gate struct {
 	gateState
 	// scope is "run" or "stage", for messages.
@@ -120,9 +120,9 @@ func (g *gate) commands() []string {
 	return commands()
 }
 
-// serveSignals applies signals until the workflow ends. Signals of different
-// names that arrive within one workflow task are applied in the order of
-// commands; whoever needs the order of sending uses updates.
+// serveSignals applies signals until the workflow ends. Signals of different names that
+// arrive within one workflow task are applied in the order of commands; callers that need
+// the order of sending use updates.
 func (g *gate) serveSignals(ctx workflow.Context) {
 	selector := workflow.NewSelector(ctx)
 	for _, name := range g.commands() {

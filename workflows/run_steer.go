@@ -252,7 +252,7 @@ func (s *steering) restart(ctx workflow.Context, c Command) (string, error) {
 	return answer, nil
 }
 
-// successor makes the id of the run that goes on instead of this one.
+// successor makes the id of the run that replaces this one.
 func (s *steering) successor(ctx workflow.Context) string {
 	suffix := "-r" + workflow.Now(ctx).UTC().Format("0102150405")
 	id := s.at.ref.RunID

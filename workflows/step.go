@@ -128,9 +128,9 @@ func addRound(sum, part run.Sampled) run.Sampled {
 	return sum
 }
 
-// sampleGroups asks every shard for its part of the problems at once, span after span
-// until none of its trajectories goes on, and adds up. It returns where the records of the
-// groups are.
+// sampleGroups asks every shard for its part of the problems at once, span after span until
+// all trajectories have ended, and adds up. It returns the refs of the records of the
+// groups.
 func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref, error) {
 	parts := shard(problems, s.in.NumShards)
 	sampled := make([]run.Sampled, len(parts))
@@ -158,8 +158,8 @@ func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref
 	return shards, nil
 }
 
-// sampleSpan samples a span of the trajectories that go on, behind the spans before, and
-// reports whether some go on behind it.
+// sampleSpan samples a span of the open trajectories, after the spans before, and reports
+// whether some remain open.
 func (s *step) sampleSpan(ctx workflow.Context, parts [][]string, sampled []run.Sampled, span run.PolicySpan, before []run.PolicySpan) (left bool, err error) {
 	futures := make([]workflow.Future, len(parts))
 	goesOn := func(i int) bool { return len(before) == 0 || sampled[i].Open > 0 }

@@ -1,9 +1,9 @@
-// Package answer owns the language of final answers: it finds the formula in a text and
-// decides whether two of them are equal.
+// Package answer finds the formula in a final answer and decides whether two of them are
+// equal.
 //
-// What a model wrote is data here. A text is parsed by a parser of bounded depth and size,
-// and compared by exact arithmetic or by values at random points with hundreds of bits.
-// Nothing of it is ever a program, so no answer can speak its own verdict.
+// The text of a model is data here. A parser of bounded depth and size parses it, and exact
+// arithmetic or values at random points with hundreds of bits compare it. No part of it is
+// ever executed, so no answer can state its own verdict.
 //
 // Invariant: a verdict is a function of the two texts, the same on every machine.
 package answer

@@ -184,7 +184,7 @@ func settled(few, many *big.Float) tri {
 	case many.MantExp(nil) < -2*apartBits:
 		return open
 	}
-	// What is different stays as far apart.
+	// Different values stay as far apart.
 	if few.Sign() == 0 || few.MantExp(nil)-many.MantExp(nil) > 1 || many.MantExp(nil)-few.MantExp(nil) > 1 {
 		return open
 	}

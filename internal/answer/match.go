@@ -141,8 +141,8 @@ func (m *matcher) values(a, b *node) tri {
 	return m.compute("", a, b, (*comparison).equalOrReal)
 }
 
-// compute compares by values, each pair once. What has terms of a sequence has no values but
-// where a sum is empty, which would say nothing.
+// compute compares by values, each pair once. A formula with terms of a sequence has no
+// values except where a sum is empty, which would decide nothing.
 func (m *matcher) compute(how string, a, b *node, f func(*comparison) tri) tri {
 	if a.hasTerms() || b.hasTerms() {
 		m.computed = true

@@ -9,7 +9,8 @@ import (
 // pythonEnding marks the name of a Python file.
 const pythonEnding = ".py"
 
-// What becomes of a trajectory that the reward function fails for; see Reward.OnError.
+// Values of Reward.OnError: the treatment of a trajectory for which the reward function
+// fails.
 const (
 	RewardStop    = "stop"
 	RewardExclude = "exclude"

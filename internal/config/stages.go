@@ -170,7 +170,7 @@ type SFTGate struct {
 // On reports whether the gate looks at anything.
 func (g SFTGate) On() bool { return g != SFTGate{} }
 
-// What a collapse does.
+// Values of the action on a collapse.
 const (
 	CollapsePause = "pause"
 	CollapseEnd   = "end_stage"

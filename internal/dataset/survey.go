@@ -11,7 +11,7 @@ import (
 	"temper/internal/rl"
 )
 
-// SurveyOptions are what rows are held against.
+// SurveyOptions are the limits and formats that rows are checked against.
 type SurveyOptions struct {
 	// Format renders prompts and dialogues; nil where they are not rendered.
 	Format *chat.Format

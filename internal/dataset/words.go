@@ -84,7 +84,7 @@ func trimmedEnd(text []byte) int {
 	return n
 }
 
-// ellipsis tells a number that goes on from one that ends.
+// ellipsis is not trimmed: 0.33... and 0.33 are different numbers.
 var ellipsis = []byte("...")
 
 // composed returns a text in NFKC, without invisible characters, and with raised and

@@ -291,9 +291,9 @@ type outage struct {
 	pause  time.Duration // before the next attempt
 }
 
-// lasts adds an attempt that failed, and the pause after it. What counts is the time after
-// the first failure in which nothing was said: an answer may take longer than the patience,
-// and break off more than once. The pauses bound the attempts.
+// lasts adds an attempt that failed, and the pause after it. It counts the silent time
+// after the first failure: an answer may take longer than the patience, and break off more
+// than once. The pauses bound the attempts.
 func (o *outage) lasts(err error, said bool, took time.Duration) time.Duration {
 	var silence *chatclient.SilenceError
 	switch {
@@ -403,7 +403,7 @@ func (b *budget) Turn(ctx context.Context, messages []chatclient.Message, emit f
 		b.prompt = turn.Usage.Prompt
 	}
 	b.said += turn.Usage.Completion
-	// What a turn thinks may leave the history, but it was sampled.
+	// The thoughts of a turn may leave the history, but they were sampled.
 	b.used = max(turn.Usage.Prompt+turn.Usage.Completion-b.prompt, b.said)
 	return turn, err
 }
@@ -434,7 +434,7 @@ func (e *evaluation) sampleOf(j job, a chatclient.Answer) (Sample, error) {
 	return s.judged(j.set, j.problem)
 }
 
-// judged is a sample with its verdict. What was cut has no answer.
+// judged returns the sample with its verdict. A sample that was cut has no answer.
 func (s Sample) judged(set *Set, p *rl.Problem) (Sample, error) {
 	s.Correct, s.Extracted, s.Reason = false, "", "the answer did not end by itself: "+s.Finish
 	if s.Finish != chatclient.FinishStop {

@@ -25,9 +25,9 @@ const (
 	socketMode = 0o600
 )
 
-// CheckAddress reports what is wrong with an address, before anything is opened:
-// host:port or unix:/path. One that other machines can reach needs insecure,
-// because whoever asks gets an answer.
+// CheckAddress reports what is wrong with an address, before anything is opened: host:port
+// or unix:/path. An address that other machines can reach needs insecure, because the
+// listener answers every caller.
 func CheckAddress(address string, insecure bool) error {
 	if path, isUnix := strings.CutPrefix(address, UnixPrefix); isUnix {
 		if !filepath.IsAbs(path) {

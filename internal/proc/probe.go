@@ -19,8 +19,8 @@ const maxAnswer = 16 << 10
 type Probe struct {
 	// Address is host:port, unix:/path or the URL of a server.
 	Address string
-	// Patience is how long a process that was there may stay silent before Alive
-	// says so; 0 is not at all.
+	// Patience is how long a process that was there may stay silent before Alive reports
+	// it; 0 is not at all.
 	Patience time.Duration
 
 	mu   sync.Mutex

@@ -184,7 +184,7 @@ func (s *Supervisor) Start(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil { // whoever noticed it first
+	if ctx.Err() != nil { // the cause, not an error that follows from it
 		err = fmt.Errorf("start of the services: %w", context.Cause(ctx))
 	}
 	return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))

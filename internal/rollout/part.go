@@ -50,7 +50,8 @@ func (e *episode) firstVersion() int64 {
 	return e.version
 }
 
-// severalSpans are the spans of a trajectory that more than one version sampled.
+// severalSpans returns the spans of a trajectory that two or more versions sampled,
+// otherwise nil.
 func (e *episode) severalSpans() []rl.Span {
 	if len(e.spans) < 2 {
 		return nil

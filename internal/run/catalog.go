@@ -16,8 +16,8 @@ import (
 	"temper/internal/series"
 )
 
-// States of a run in the catalog. What a run that goes on does just now, its
-// workflow knows better.
+// States of a run in the catalog. The workflow of an open run knows its state more
+// precisely.
 const (
 	StatePreparing = "preparing"
 	StateTraining  = "training"

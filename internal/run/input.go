@@ -26,7 +26,7 @@ type Input struct {
 	Seed *uint64 `json:"seed,omitempty"`
 	// Set overrides single keys: "rl.roc.enabled" -> "false".
 	Set Settings `json:"set,omitempty"`
-	// Fork goes on from a checkpoint of another run; Config may be left out then.
+	// Fork starts from a checkpoint of another run; Config may be left out then.
 	Fork *ForkFrom `json:"fork,omitempty"`
 	// TakeOver goes on with a stored run whose workflow, of another id than this one,
 	// has ended. Config, Seed, Set and Fork are left out then.
@@ -73,8 +73,8 @@ func (s *Settings) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// What crosses Temporal stays below 64 KiB, a thirtieth of what a server takes:
-// payloads lie in histories and are sent again at each replay.
+// Payloads through Temporal stay below 64 KiB, a thirtieth of the server's limit: they lie
+// in histories and are sent again at each replay.
 const (
 	// MaxConfigBytes bounds a configuration that is sent as text or as an object.
 	MaxConfigBytes = 48 << 10

@@ -171,8 +171,8 @@ func stageEnds(ctx context.Context, store blob.Store, plan Plan) ([]int, error) 
 	})
 }
 
-// MadeBefore counts the steps that earlier runs of a stage's problems have made: the
-// ledger of the stage goes on behind them.
+// MadeBefore counts the steps that earlier runs of a stage's problems have made: the ledger
+// of the stage continues after them.
 func MadeBefore(ctx context.Context, store blob.Store, plan Plan, stage Stage) (int, error) {
 	ends, err := stageEnds(ctx, store, plan)
 	if err != nil {

@@ -300,7 +300,7 @@ func (s *Store) removeEmpty(dir string) {
 		if err != nil {
 			return
 		}
-		// Only rmdir: by now the name may be that of a blob.
+		// Only rmdir: the name may belong to a blob now.
 		err = unix.Unlinkat(int(parent.Fd()), path.Base(dir), unix.AT_REMOVEDIR)
 		_ = parent.Close() // opened for reading only
 		if err != nil {
@@ -342,7 +342,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// absent reports whether the error says that there is nothing under a name.
+// absent reports whether the error means that nothing exists under a name.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -36,7 +36,7 @@ func (d *folders) isDurable(dir string, f *os.File) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// remember takes over open folders whose names are durable by now.
+// remember takes over open folders whose names are durable.
 func (d *folders) remember(found []openFolder) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 // that another write of the key was under way.
 const maxTries = 5
 
-// Put implements blob.Store. What fits into one part is one request; the rest is
-// a multipart upload that is hashed while it is sent.
+// Put implements blob.Store. An object that fits into one part is one request; a larger one
+// is a multipart upload that is hashed while it is sent.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
 	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
 		return blob.Ref{}, err

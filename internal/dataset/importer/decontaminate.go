@@ -113,8 +113,8 @@ func ReadItems(path string, opts layout.Options, yield func(rows.Row, *layout.La
 	})
 }
 
-// eachItem calls visit with each row of a file, as far as it could be read, and why it
-// could not be read whole. What visit returns ends it, with the row's place.
+// eachItem calls visit with each row of a file and the error of reading the row, if any. An
+// error of visit ends it, with the row's place.
 func eachItem(path string, opts layout.Options, visit func(rows.Row, *layout.Layout, *layout.Item, error) error) (err error) {
 	l, err := DetectFile(path)
 	if err != nil {

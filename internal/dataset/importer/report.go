@@ -131,7 +131,8 @@ func (r *Report) keep(source, license string, notes []layout.Note) {
 	}
 }
 
-// listLargest leaves the largest sources of many. A report that goes on must not call it.
+// listLargest drops all but the largest of many sources. A report that is still filled must
+// not call it.
 func (r *Report) listLargest() {
 	if len(r.Sources) <= maxSources {
 		return

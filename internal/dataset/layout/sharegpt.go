@@ -201,8 +201,8 @@ func readToolACE(o *Object, item *Item, _ Options) error {
 	return nil
 }
 
-// listIn finds the first list of objects in a text. It goes on behind what it has read, so
-// that a text full of brackets costs no more than its length.
+// listIn finds the first list of objects in a text. It never reads a byte twice, so that a
+// text full of brackets takes linear time.
 func listIn(text string) (*jinja.List, bool) {
 	for {
 		at := strings.IndexByte(text, '[')

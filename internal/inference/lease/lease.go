@@ -134,8 +134,8 @@ func (l *Lease) outwait(ctx context.Context, other Entry, ref blob.Ref) (Entry, 
 	return other, ref, nil
 }
 
-// readEntry returns a lease; the zero Ref says that there is none. One that cannot be
-// read is as good as a dead one.
+// readEntry returns a lease, or the zero Ref if there is none. A lease that cannot be read
+// counts as expired.
 func readEntry(ctx context.Context, store blob.Store, key string) (Entry, blob.Ref, error) {
 	data, err := blob.ReadKey(ctx, store, key)
 	if errors.Is(err, blob.ErrNotExist) {

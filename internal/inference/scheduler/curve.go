@@ -2,10 +2,10 @@ package scheduler
 
 import "math"
 
-// Lengths are counted in spans of equal width. A problem belongs to one of a few
-// classes, by the mean length of its trajectories; each class has a survival curve.
-// What a problem's own trajectories did so far, those still running included, says how
-// likely each class is: a problem whose first rollouts run long is soon known to be long.
+// Lengths are counted in spans of equal width. A problem belongs to one of a few classes,
+// by the mean length of its trajectories; each class has a survival curve. The problem's
+// own trajectories so far, the running ones included, determine how likely each class is: a
+// problem whose first rollouts run long is soon known to be long.
 const (
 	numSpans   = 48
 	numClasses = 8

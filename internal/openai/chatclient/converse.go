@@ -67,8 +67,8 @@ type Usage struct {
 	Completion int `json:"completion_tokens"`
 }
 
-// Sampler says the next turn of a conversation. It gives each part to emit as it comes; an
-// error of emit ends the turn. What was said before an error is in the Turn.
+// Sampler samples the next turn of a conversation. It passes each part to emit as it comes;
+// an error of emit ends the turn. After an error the Turn holds the text so far.
 type Sampler interface {
 	Turn(ctx context.Context, messages []Message, emit func(Delta) error) (Turn, error)
 }

@@ -35,7 +35,7 @@ type Input struct {
 	Arms []Arm `json:"arms,omitempty"`
 	// Seeds are the seeds of the runs of each arm.
 	Seeds []uint64 `json:"seeds,omitempty"`
-	// Parallel is how many runs go on at a time; 0 = 1.
+	// Parallel is how many runs are open at a time; 0 = 1.
 	Parallel int `json:"parallel,omitempty"`
 	// Priority of the runs among others, as in run.Input.
 	Priority int `json:"priority,omitempty"`
@@ -166,7 +166,7 @@ type File struct {
 	Arms []FileArm `yaml:"arms"`
 	// Seeds are the seeds of the runs of each arm.
 	Seeds []uint64 `yaml:"seeds"`
-	// Parallel is how many runs go on at a time.
+	// Parallel is how many runs are open at a time.
 	Parallel int `yaml:"parallel"`
 }
 

@@ -21,7 +21,7 @@ type StoredPolicy struct {
 	Files []string
 }
 
-// StoredPolicies lists what there is of the policies of a run, by version.
+// StoredPolicies lists the stored policies of a run, by version, incomplete ones too.
 func StoredPolicies(ctx context.Context, s blob.Store, l Layout) ([]StoredPolicy, error) {
 	infos, err := s.List(ctx, runKey(l, "policies")+"/v")
 	if err != nil {

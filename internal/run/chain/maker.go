@@ -36,7 +36,7 @@ var bitFeatures = []string{"avx", "avx2", "fma", "avx512f", "avx512bw", "avx512d
 func ThisMaker(role, backend string) Maker {
 	m := Maker{Role: role, Build: buildinfo.Build(), Go: runtime.Version(), Backend: backend}
 	f, err := os.Open("/proc/cpuinfo")
-	if err != nil { // another system: the build still says what it is
+	if err != nil { // another system: the build names it
 		m.CPU = runtime.GOARCH
 		return m
 	}

@@ -34,8 +34,8 @@ func refsIn(layout artifact.Layout, data []byte) []blob.Ref {
 // sharedShards is where all runs keep the shards of their checkpoints and policies.
 const sharedShards = "cas/"
 
-// provenance is the part of a checkpoint's manifest that says how it came to be. What
-// it names may be deleted.
+// provenance is the part of a checkpoint's manifest that tells how it was made. The objects
+// that it names may be deleted.
 const provenance = "written"
 
 func collectRefs(v any, found func(blob.Ref)) {

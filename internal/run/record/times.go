@@ -81,7 +81,7 @@ func JoinTimes(parts []Times) (out Times, ok bool) {
 	return out, true
 }
 
-// join adds a part behind what there is.
+// join appends a part.
 func (t *Times) join(p Times) {
 	before := t.Sample + t.Tool
 	t.Problem, t.Rollout = p.Problem, p.Rollout
@@ -131,8 +131,8 @@ func OutputsOf(t *rl.Trajectory) []Output {
 	return out
 }
 
-// What is beside the trajectories of a step is stored as a first line that names it, and
-// one zstd frame of JSON lines.
+// Times and other data beside the trajectories of a step are stored as a first line that
+// names them, and one zstd frame of JSON lines.
 const (
 	timesMagic   = "temper times 1\n"
 	outputsMagic = "temper outputs 1\n"

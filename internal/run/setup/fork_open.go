@@ -227,9 +227,9 @@ func removePin(ctx context.Context, store blob.Store, parent string, cursor int,
 // the choice and the pin.
 const maxAttempts = 5
 
-// findAndPin finds the checkpoint and pins it until the fork has a copy: a parent
-// that goes on deletes old ones. When one is deleted before the pin, the choice is
-// made again; a step that was named is then refused with the steps that are left.
+// findAndPin finds the checkpoint and pins it until the fork has a copy: an open parent
+// deletes old ones. If one is deleted before the pin, findAndPin chooses again; it then
+// refuses a named step with the steps that are left.
 func findAndPin(ctx context.Context, store blob.Store, in run.Input) (f fork, err error) {
 	for range maxAttempts {
 		if f, err = findFork(ctx, store, in); err != nil {

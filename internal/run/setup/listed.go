@@ -12,8 +12,8 @@ import (
 )
 
 // listRun enters a run that was opened into the list of runs. An entry of an earlier
-// attempt stays, since the run may have gone on by now; one that says that the id was
-// refused before is replaced.
+// attempt stays, since the run may have progressed since; an entry of a refusal of the same
+// id is replaced.
 func listRun(ctx context.Context, store blob.Store, entry run.CatalogEntry) error {
 	err := run.PutEntry(ctx, store, entry, blob.IfAbsent)
 	if !errors.Is(err, blob.ErrExists) {

@@ -1,10 +1,9 @@
-// Package setup does what a run needs before its first step, and what changes its
-// configuration later: it opens and forks runs, prepares their data, checks a
-// configuration without a run, and adds amendments. It reads and writes the store
-// alone and runs nothing.
+// Package setup does what a run needs before its first step, and changes its configuration
+// later: it opens and forks runs, prepares their data, checks a configuration without a
+// run, and adds amendments. It reads and writes the store alone and runs nothing.
 //
-// Invariant: whoever repeats a call gets what the first call made, and a call that is
-// refused has changed nothing but the list of runs.
+// Invariant: a repeated call gets the result of the first call, and a refused call has
+// changed nothing but the list of runs.
 package setup
 
 import (
@@ -21,12 +20,11 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Open validates the configuration, claims the run id and freezes the
-// configuration in the store; without a configuration it finds the plan of a
-// stored run, which is the owner's from then on. A retry by the same owner, or by
-// what follows in its chain, gets the plan of the first attempt, whatever the
-// configuration says by now. A refusal is in the list of runs, too. Errors:
-// InvalidConfig, RunExists.
+// Open validates the configuration, claims the run id and freezes the configuration in the
+// store; without a configuration it finds the plan of a stored run, which is the owner's
+// from then on. A retry by the same owner, or by a later execution of its chain, gets the
+// plan of the first attempt, even if the configuration has changed since. A refusal is in
+// the list of runs, too. Errors: InvalidConfig, RunExists.
 func Open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Plan, error) {
 	plan, err := open(ctx, store, in, by)
 	if err != nil && !by.Visits {

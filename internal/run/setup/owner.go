@@ -53,11 +53,11 @@ func (by Claim) find(ctx context.Context, who run.Owner) (Execution, error) {
 	return by.Find(ctx, who)
 }
 
-// take makes a stored run the claimer's, unless it is already, and completes the plan
-// of one that was taken over by its amendments. A run belongs to one execution until
-// that has ended. What follows in the same chain goes on with it, and so does who asks
-// for it: by take_over, or by naming no configuration under the same workflow id.
-// Errors: RunExists.
+// take makes the claimer the owner of a stored run, unless it is already, and completes the
+// plan of a taken-over run by its amendments. A run belongs to one execution until that has
+// ended. A later execution of the same chain may continue it, and so may a caller that asks
+// for it: by take_over, or by naming no configuration under the same workflow id. Errors:
+// RunExists.
 func (by Claim) take(ctx context.Context, store blob.Store, opened *run.Opened, in run.Input) error {
 	owner, ref, err := run.OwnerOf(ctx, store, *opened)
 	if err != nil {
@@ -101,7 +101,7 @@ func (by Claim) replace(ctx context.Context, store blob.Store, owner run.Owner, 
 	return owner, err
 }
 
-// mayTake says why the claimer may go on with a run of another execution.
+// mayTake returns why the claimer may continue a run of another execution.
 func (by Claim) mayTake(ctx context.Context, owner run.Owner, theirs Execution, in run.Input, place string) (why string, err error) {
 	mine, err := by.find(ctx, by.owner())
 	if err != nil {

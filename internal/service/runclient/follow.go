@@ -90,8 +90,8 @@ func (t *tail) patient(err error) error {
 	return nil
 }
 
-// last shows what there is when the run has ended, and gives a store that comes
-// back some time.
+// last shows the remaining lines after the run has ended, and waits some time for a store
+// that does not answer.
 func (t *tail) last(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()

@@ -142,7 +142,7 @@ func WriteStatus(out io.Writer, s workflows.RunStatus) error {
 	return t.Flush()
 }
 
-// writeOrigins tells where a run comes from, what changed and where it goes on.
+// writeOrigins writes the parent of a run, its changes and its successor.
 func writeOrigins(line func(key, format string, args ...any), s workflows.RunStatus) {
 	switch {
 	case s.SFTStep > 0 && s.SFTStep < s.SFTSteps: // each chunk of SFT ends with one

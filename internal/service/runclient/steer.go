@@ -50,7 +50,7 @@ func Send(ctx context.Context, c client.Client, namespace, runID, name string, a
 	return answer, err
 }
 
-// Successor makes the id of the run that goes on instead of another.
+// Successor makes the id of the run that replaces another.
 func Successor(runID string) string {
 	suffix := "-r" + time.Now().UTC().Format("0102150405")
 	return runID[:min(len(runID), 64-len(suffix))] + suffix
