@@ -291,7 +291,7 @@ func (c *cluster) act(ctx workflow.Context, d placement.Decision) {
 			c.trouble = out.Refused
 		}
 	case placement.Grant, placement.Yield, placement.Tell, placement.Ask:
-		c.tell(ctx, d)
+		c.sendDecision(ctx, d)
 	}
 	if err != nil {
 		c.trouble = failureText(err)
@@ -305,8 +305,8 @@ func (c *cluster) do(ctx workflow.Context, summary string, activity, in, out any
 	return workflow.ExecuteLocalActivity(withinTask(ctx, summary), activity, in).Get(ctx, out)
 }
 
-// tell sends a decision to its run. A run that is not there any more has ended.
-func (c *cluster) tell(ctx workflow.Context, d placement.Decision) {
+// sendDecision sends a decision to its run. A run that is missing has ended.
+func (c *cluster) sendDecision(ctx workflow.Context, d placement.Decision) {
 	holder := cmp.Or(d.Holder, RunWorkflowID(d.Run))
 	d.Jobs = nil
 	if err := workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, d).Get(ctx, nil); err != nil && ctx.Err() == nil {

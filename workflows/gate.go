@@ -349,14 +349,14 @@ func (g *gate) wait(ctx workflow.Context) error {
 	g.waiting = true
 	defer func() { g.waiting = false }()
 	cause := g.cause()
-	if err := g.stand(ctx); err != nil {
+	if err := g.enterPause(ctx); err != nil {
 		return err
 	}
 	over := func() bool { return !g.held() || g.Stopping || g.Skip }
 	for !over() {
 		if g.cause() != cause { // by whom and why is news
 			cause = g.cause()
-			if err := g.stand(ctx); err != nil {
+			if err := g.enterPause(ctx); err != nil {
 				return err
 			}
 		}
@@ -372,9 +372,9 @@ func (g *gate) wait(ctx workflow.Context) error {
 	return g.onPause(ctx, false)
 }
 
-// stand says that the workflow stands at the safe point, and gives up the room of the run
-// where that is wanted: what is finished is saved before the room goes to another.
-func (g *gate) stand(ctx workflow.Context) error {
+// enterPause reports that the workflow waits at the safe point, and gives up the room of
+// the run if that is demanded: finished work is saved before the room goes to another run.
+func (g *gate) enterPause(ctx workflow.Context) error {
 	if g.Yield != nil && !g.Yield.Lost {
 		if err := g.save(ctx); err != nil {
 			return err

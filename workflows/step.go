@@ -175,7 +175,7 @@ func (s *step) sampleSpan(ctx workflow.Context, parts [][]string, sampled []run.
 		}
 		var part run.Sampled
 		begun := true
-		err := mending(ctx, s.in.Queues, s.in.Run, func() error {
+		err := withRepair(ctx, s.in.Queues, s.in.Run, func() error {
 			if !begun {
 				futures[i] = s.beginSampling(ctx, i, parts[i], span, before)
 			}
@@ -208,7 +208,7 @@ func (s *step) buildBatch(ctx workflow.Context, problems []string, shards []blob
 	var control *activities.Control
 	var out run.BuiltBatch
 	in := activities.BuildBatchInput{Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems, Shards: shards}
-	err := mending(ctx, s.in.Queues, s.in.Run, func() error {
+	err := withRepair(ctx, s.in.Queues, s.in.Run, func() error {
 		return doControl(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, in, &out)
 	})
 	s.log.Rollouts = out.Stats
@@ -223,7 +223,7 @@ func (s *step) train(ctx workflow.Context, batch run.BuiltBatch) (run.Trained, e
 	}
 	var out run.Trained
 	ctx = workflow.WithPriority(onTrainer(ctx, s.in.Queues, fmt.Sprintf("step %d: train on %d samples", s.in.Step, batch.Samples)), priority(s.in.Priority))
-	err := mending(ctx, s.in.Queues, s.in.Run, func() error { return workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out) })
+	err := withRepair(ctx, s.in.Queues, s.in.Run, func() error { return workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out) })
 	return out, err
 }
 

@@ -45,7 +45,7 @@ These names bring the settings of the benchmark: ` + strings.Join(evaluate.Suite
 		if len(args) == 0 {
 			return cli.Usagef("RUN, --model or --url is missing: what is to be evaluated")
 		}
-		if flag := model.stray(cmd); flag != "" {
+		if flag := model.flagWithoutModel(cmd); flag != "" {
 			return cli.Usagef("--%s goes with --model or --url", flag)
 		}
 		ctx := cmd.Context()

@@ -77,8 +77,9 @@ func newModelEval(cmd *cobra.Command, p *config.Process) *modelEval {
 
 func (e *modelEval) isAsked() bool { return e.chat.model != "" || e.chat.URL != "" }
 
-// stray names a flag that makes no sense without a model.
-func (e *modelEval) stray(cmd *cobra.Command) string {
+// flagWithoutModel returns the name of a given flag that makes no sense without a model; ""
+// if there is none.
+func (e *modelEval) flagWithoutModel(cmd *cobra.Command) string {
 	for _, name := range e.own {
 		if cmd.Flags().Changed(name) {
 			return name

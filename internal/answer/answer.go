@@ -75,14 +75,14 @@ const maxAnswer = 64 << 10
 // The error is ErrInvalid: no answer can be judged by this truth.
 func Equal(answer, truth string) (Verdict, error) { return (&Allowance{maxWork}).Equal(answer, truth) }
 
-// Allowance is what several comparisons for one verdict may cost together.
+// Allowance bounds the work of several comparisons for one verdict together.
 type Allowance struct{ left int }
 
 // NewAllowance returns one for a verdict.
 func NewAllowance() *Allowance { return &Allowance{maxTogether} }
 
-// take lends the work of one comparison. The caller gives back what it did not spend.
-func (a *Allowance) take() int {
+// borrow returns the work that one comparison may do. The caller gives back the rest.
+func (a *Allowance) borrow() int {
 	work := min(a.left, maxWork)
 	a.left -= work
 	return work
@@ -178,7 +178,7 @@ func formulas(got, want string, allowed *Allowance) Verdict {
 	if err != nil {
 		return texts(got, want, "the answer is "+err.Error())
 	}
-	m := newMatcher(allowed.take())
+	m := newMatcher(allowed.borrow())
 	defer func() { allowed.giveBack(m.work) }()
 	verdict := m.same(a, b)
 	if x, y := percent(a, b); verdict != yes && x != nil {

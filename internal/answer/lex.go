@@ -172,7 +172,7 @@ func (l *lexer) number() error {
 		digits += l.text[l.at:end]
 		l.at, whole = end, false
 		if again := l.repeated(); again != "" {
-			return l.endless(digits, places, again)
+			return l.addRepeating(digits, places, again)
 		}
 	} else if base := l.base(); base != "" {
 		return l.ofBase(digits, base)
@@ -224,8 +224,8 @@ func (l *lexer) repeated() string {
 	return ""
 }
 
-// endless adds a decimal number whose last digits repeat without end.
-func (l *lexer) endless(digits string, places int, again string) error {
+// addRepeating adds a decimal number whose last digits repeat without end.
+func (l *lexer) addRepeating(digits string, places int, again string) error {
 	if places+len(again) > maxTenPower {
 		return noFormula("more than %d digits", maxTenPower)
 	}

@@ -198,7 +198,7 @@ func (e *evaluation) sampleMissing(ctx context.Context) error {
 	for _, s := range e.Sets {
 		all += s.Rollouts * len(s.Problems)
 	}
-	e.tell(all-len(jobs), all)
+	e.reportProgress(all-len(jobs), all)
 	// A sample that fails ends the evaluation, but not those that are under way.
 	feeding, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -215,7 +215,7 @@ func (e *evaluation) sampleMissing(ctx context.Context) error {
 				}
 				mu.Lock()
 				done++
-				e.tell(done, all)
+				e.reportProgress(done, all)
 				mu.Unlock()
 			}
 		})
@@ -236,7 +236,7 @@ feed:
 	return nil
 }
 
-func (e *evaluation) tell(done, all int) {
+func (e *evaluation) reportProgress(done, all int) {
 	if e.Progress != nil {
 		e.Progress(done, all)
 	}
@@ -418,7 +418,7 @@ func (e *evaluation) sampleOf(j job, a chatclient.Answer) (Sample, error) {
 	for _, t := range a.Turns {
 		text := t.Content
 		if j.set.Mode == Calls {
-			text = spoken(t)
+			text = turnText(t)
 			s.Calls += len(t.Calls)
 		}
 		if text != "" {

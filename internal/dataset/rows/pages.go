@@ -45,7 +45,7 @@ type pageReader struct {
 	chunk  *format.ColumnMetaData
 	column int
 	weigh  weigher
-	held   *held
+	held   *pageMemory
 	unpack *unpacker
 
 	next int64 // in the file

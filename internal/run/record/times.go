@@ -165,18 +165,18 @@ func encodeLines[T any](first string, list []T) ([]byte, error) {
 	return enc.EncodeAll(lines.Bytes(), []byte(first)), nil
 }
 
-var errAside = errors.New("a record beside trajectories is damaged")
+var errSideRecord = errors.New("a record beside trajectories is damaged")
 
 func decodeLines[T any](first string, data []byte) ([]T, error) {
 	text, err := unframe(first, data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errAside, err)
+		return nil, fmt.Errorf("%w: %w", errSideRecord, err)
 	}
 	var out []T
 	for from := json.NewDecoder(bytes.NewReader(text)); from.More(); {
 		var one T
 		if err := from.Decode(&one); err != nil {
-			return nil, fmt.Errorf("%w: %w", errAside, err)
+			return nil, fmt.Errorf("%w: %w", errSideRecord, err)
 		}
 		out = append(out, one)
 	}

@@ -35,7 +35,7 @@ type Checked struct {
 func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, error) {
 	var bad []error
 	countErr := countEpochs(ctx, store, &cfg)
-	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg, sieve: sieve{cfg: cfg}}
+	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg, sieve: dataFilter{cfg: cfg}}
 	code, err := findCode(cfg)
 	bad = append(bad, err)
 	if p.code = code; err != nil {

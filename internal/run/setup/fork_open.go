@@ -22,7 +22,7 @@ func openFork(ctx context.Context, store blob.Store, in run.Input, by Claim) (ru
 		return run.Plan{}, err
 	}
 	if again {
-		if err := by.take(ctx, store, &mine, in); err != nil {
+		if err := by.takeOwnership(ctx, store, &mine, in); err != nil {
 			return run.Plan{}, err
 		}
 	}

@@ -52,7 +52,7 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 		return openFork(ctx, store, in, by)
 	}
 	if !configured(in) {
-		return goOn(ctx, store, in, by)
+		return resume(ctx, store, in, by)
 	}
 	cfg, err := run.LoadConfig(in)
 	if err != nil {
@@ -104,7 +104,7 @@ func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run,
 	if err != nil {
 		return run.Plan{}, err
 	}
-	if err := by.take(ctx, store, &stored, by.in); err != nil {
+	if err := by.takeOwnership(ctx, store, &stored, by.in); err != nil {
 		return run.Plan{}, err
 	}
 	if _, err := blob.PutBytes(ctx, store, layout.Config().Opened(), []byte(stored.ConfigYAML), blob.Always); err != nil {
