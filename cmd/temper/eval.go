@@ -89,8 +89,8 @@ func printEvaluations(w io.Writer, out workflows.EvaluateRunResult) error {
 	return t.Flush()
 }
 
-// evalInput names the policy to evaluate: the one that is asked for, which has to be
-// there, or the newest.
+// evalInput returns the policy to evaluate: the requested version, which must exist, or the
+// newest.
 func evalInput(ctx context.Context, p *config.Process, runID string, version *int64) (workflows.EvaluateRunInput, error) {
 	in := workflows.EvaluateRunInput{RunID: runID, Version: version}
 	r, err := runclient.Find(ctx, p, runID)
