@@ -21,9 +21,9 @@ var chatMLSource string
 // the small ChatML is part of it.
 func (f *Format) Source() string { return f.dialect.source(f.system) }
 
-// source is the template behind what the run gives it besides messages: its variables,
-// and its system prompt for a conversation without one. Whoever renders the template
-// may still set either. It is the template itself where there is nothing to give.
+// source returns the template preceded by what the run gives it besides messages: its
+// variables, and its system prompt for a conversation without one. Callers that render the
+// template may still set either. It is the template itself if there is nothing to give.
 func (d *templated) source(system string) string {
 	var b strings.Builder
 	for _, v := range d.vars.Entries() {

@@ -22,7 +22,7 @@ type FinishInput struct {
 	Policy  Policy        `json:"policy"`
 	// Stopped is set when the run was asked to stop early.
 	Stopped bool `json:"stopped,omitempty"`
-	// Fork is where the run came from, Restarted the run that goes on instead of it.
+	// Fork names the parent of the run, Restarted the run that replaces it.
 	Fork      *ForkFrom `json:"fork,omitempty"`
 	Restarted string    `json:"restarted,omitempty"`
 }

@@ -45,10 +45,10 @@ type TimeSplit struct {
 	Other  float64 `json:"other"`
 }
 
-// StageSummary compares, on a stage's held-out problems, the policy before any
-// RL with the one at the end of the stage and the one at the end of the run,
-// which is called after. What was not measured, because the run was stopped
-// before, is nil and absent from the JSON.
+// StageSummary compares, on a stage's held-out problems, the policy before any RL with the
+// one at the end of the stage and the one at the end of the run, which is called after. A
+// value that was not measured, because the run was stopped before, is nil and absent from
+// the JSON.
 type StageSummary struct {
 	Name                string   `json:"name"`
 	Steps               int      `json:"steps"`
@@ -89,8 +89,8 @@ type Summary struct {
 	PolicyVersion          int64   `json:"policy_version"`
 	PolicyPath             string  `json:"policy_path"`
 	Stopped                bool    `json:"stopped,omitempty"`
-	// ForkOf and ForkStep are the run and step that this one went on from;
-	// Restarted is the run that goes on instead of this one.
+	// ForkOf and ForkStep are the run and step from which this one started; Restarted is
+	// the run that replaces this one.
 	ForkOf    string `json:"fork_of,omitempty"`
 	ForkStep  int    `json:"fork_step,omitempty"`
 	Restarted string `json:"restarted,omitempty"`

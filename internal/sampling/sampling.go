@@ -157,7 +157,7 @@ func (r *Service) sampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 	var out run.Sampled
 	var spent busy
 	err := r.withEngine(ctx, target{in.Run, in.Policy, in.Step, fmt.Sprintf("step %d, problems %q", in.Step, in.ProblemIDs)}, progress, func(s *sampler) (err error) {
-		passes, seen := passesOf(s.engine), beginLooks(ctx, s.engine)
+		passes, seen := passesOf(s.engine), newEngineMonitor(ctx, s.engine)
 		loading := r.Now().Sub(started)
 		out, err = s.sampleStep(ctx, in)
 		spent = busy{programs: s.programs.Load(), passes: passesSince(passes, s.engine), usage: seen.end()}

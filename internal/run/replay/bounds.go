@@ -26,8 +26,9 @@ import (
 const (
 	// maxLogprobApart is between two log-probabilities of one token, in nats.
 	maxLogprobApart = 1e-3
-	// maxPartedShare is that of a step's trajectories which draw another token somewhere,
-	// because a draw fell between two probabilities; one is always allowed.
+	// maxPartedShare is the largest share of a step's trajectories that may draw another
+	// token somewhere, because a draw fell between two probabilities; one is always
+	// allowed.
 	maxPartedShare = 0.05
 	// maxWeightsApart is the norm of the difference between two weights, as a part of
 	// that of the weights.

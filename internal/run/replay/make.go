@@ -186,7 +186,7 @@ func (m *making) sample(ctx context.Context) (run.Sampled, error) {
 	return again, err
 }
 
-// sampleSpans samples with one policy after another, until no trajectory goes on.
+// sampleSpans samples with one policy after another, until every trajectory has ended.
 func (m samplers) sampleSpans(ctx context.Context) (run.Sampled, error) {
 	var out run.Sampled
 	for m.used = 0; m.used == 0 || out.Open > 0; m.used++ {
@@ -216,10 +216,10 @@ func (m *making) settleAllLost(ctx context.Context) error {
 	return nil
 }
 
-// settleLost looks for trajectories that the infrastructure lost. A stored group that
-// lost some cannot come out so again: where the others are equal, the batch is built
-// of the group as it is stored. What was lost here is an error, since another attempt
-// makes it.
+// settleLost looks for trajectories that the infrastructure lost. A stored group that lost
+// some cannot be made again: if the others are equal, settleLost builds the batch from the
+// stored group. A trajectory that was lost here is an error, since another attempt makes
+// it.
 func (m *making) settleLost(ctx context.Context, key string) error {
 	made, err := run.ReadTrajectories(ctx, m.over, key)
 	if err != nil {
@@ -233,7 +233,7 @@ func (m *making) settleLost(ctx context.Context, key string) error {
 		return fmt.Errorf("%s: the infrastructure lost trajectories of this group while step %d was made again: see that the sandbox is well, then repeat this", key, m.step)
 	}
 	if numLost(stored) == 0 || !equalBut(stored, made, isLost) || equalBut(stored, made, nil) {
-		return nil // the comparison says what there is to say
+		return nil // the comparison reports the difference
 	}
 	data, err := blob.ReadKey(ctx, m.base, key)
 	if err == nil {

@@ -94,8 +94,8 @@ func (p *preparation) storeCode(ctx context.Context) error {
 	return p.keep(ref, err)
 }
 
-// inheritCode takes the code of the parent over: the same keys mean the same bytes,
-// whatever the files say by now. Other keys are read anew.
+// inheritCode takes the code of the parent over: the same keys mean the same bytes, even if
+// the files have changed since. It reads other keys anew.
 func (p *preparation) inheritCode(ctx context.Context, parent config.Run, theirs run.Code) error {
 	mine, err := theirs, error(nil)
 	if !reflect.DeepEqual(p.cfg.Rollout.Tools, parent.Rollout.Tools) || p.cfg.Reward.Path != parent.Reward.Path {

@@ -29,7 +29,7 @@ func Prepare(ctx context.Context, store blob.Store, ref run.Ref, progress func(s
 	if err != nil {
 		return run.Prepared{}, err
 	}
-	p := preparation{store: store, layout: layout, cfg: cfg, progress: progress, sieve: sieve{cfg: cfg}}
+	p := preparation{store: store, layout: layout, cfg: cfg, progress: progress, sieve: dataFilter{cfg: cfg}}
 	if cfg.Fork.RunID != "" {
 		err = p.prepareFork(ctx, ref)
 	} else {
@@ -56,11 +56,11 @@ type preparation struct {
 	code     run.Code
 	out      run.Prepared
 	progress func(string)
-	// prompts are those of the problems of eval.sets, by what they ask.
+	// prompts are the prompts of the problems of eval.sets, by their keys.
 	prompts map[dataset.Key]string
-	// sets are those of the stages by their keys, once they are gathered.
+	// sets are the sets of the stages by their keys, once they are gathered.
 	sets  map[string]stageSet
-	sieve sieve
+	sieve dataFilter
 }
 
 // prepareNew makes or imports all data.

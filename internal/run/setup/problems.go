@@ -41,7 +41,7 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 	set, gathered := p.sets[path]
 	if !gathered { // a fork makes some of its sets
 		set.train, set.heldOut, set.err = p.readProblems(ctx, path, s.Data)
-		p.sieve.hold(path, set.heldOut)
+		p.sieve.holdOut(path, set.heldOut)
 	}
 	if set.err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, set.err)
@@ -94,7 +94,7 @@ func (p *preparation) gather(ctx context.Context) {
 		var set stageSet
 		key := dataKey(i + 1)
 		set.train, set.heldOut, set.err = p.readProblems(ctx, key, s.Data)
-		p.sieve.hold(key, set.heldOut)
+		p.sieve.holdOut(key, set.heldOut)
 		p.sets[key] = set
 	}
 }

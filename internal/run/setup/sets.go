@@ -253,7 +253,7 @@ func countLines(ctx context.Context, store blob.Store, path string) (int, error)
 		part, err := in.ReadSlice('\n')
 		blank = blank && len(bytes.TrimSpace(part)) == 0
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull): // the line goes on
+		case errors.Is(err, bufio.ErrBufferFull): // the line continues
 			continue
 		case err != nil && !errors.Is(err, io.EOF):
 			return 0, err

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tender keeps one child alive, in a goroutine of its own.
-type tender struct {
+// childRunner keeps one child alive, in a separate goroutine.
+type childRunner struct {
 	child   Child
 	conf    *Config
 	spawner *spawner
@@ -28,8 +28,8 @@ type tender struct {
 	healthyAt time.Time // of the running process; zero when it was not healthy yet
 }
 
-func newTender(c Child, conf *Config, spawner *spawner, hurry <-chan struct{}) *tender {
-	return &tender{
+func newChildRunner(c Child, conf *Config, spawner *spawner, hurry <-chan struct{}) *childRunner {
+	return &childRunner{
 		child: c, conf: conf, spawner: spawner, hurry: hurry,
 		healthy: make(chan struct{}), done: make(chan struct{}),
 		state: ChildState{Name: c.Name, State: StateWaiting, Since: time.Now()},
@@ -37,7 +37,7 @@ func newTender(c Child, conf *Config, spawner *spawner, hurry <-chan struct{}) *
 }
 
 // start begins to keep the child alive; stop ends that.
-func (t *tender) start() {
+func (t *childRunner) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.cancel = cancel
 	go t.keepAlive(ctx)
@@ -45,7 +45,7 @@ func (t *tender) start() {
 
 // bringUp starts the child when those before it are healthy, and returns when it is
 // healthy itself.
-func (t *tender) bringUp(ctx context.Context, before []*tender) error {
+func (t *childRunner) bringUp(ctx context.Context, before []*childRunner) error {
 	for _, b := range before {
 		select {
 		case <-b.healthy:
@@ -68,7 +68,7 @@ func (t *tender) bringUp(ctx context.Context, before []*tender) error {
 }
 
 // stop returns when the child and its goroutine are gone.
-func (t *tender) stop() error {
+func (t *childRunner) stop() error {
 	if t.cancel == nil {
 		return nil // never started
 	}
@@ -80,14 +80,14 @@ func (t *tender) stop() error {
 	return nil
 }
 
-func (t *tender) snapshot() ChildState {
+func (t *childRunner) snapshot() ChildState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state
 }
 
 // set changes the state with whatever else changes at the same moment.
-func (t *tender) set(state State, also func(*ChildState)) {
+func (t *childRunner) set(state State, also func(*ChildState)) {
 	t.mu.Lock()
 	before := t.state.State
 	if before != state {
@@ -104,7 +104,7 @@ func (t *tender) set(state State, also func(*ChildState)) {
 	}
 }
 
-func (t *tender) wasHealthy() bool {
+func (t *childRunner) wasHealthy() bool {
 	select {
 	case <-t.healthy:
 		return true
@@ -113,8 +113,8 @@ func (t *tender) wasHealthy() bool {
 	}
 }
 
-// death is how one life of the child ended.
-type death struct {
+// childExit describes the end of one process of the child.
+type childExit struct {
 	reason     string
 	healthyFor time.Duration
 	hopeless   bool   // trying again cannot help
@@ -122,7 +122,7 @@ type death struct {
 }
 
 // keepAlive starts one process after the other until ctx ends.
-func (t *tender) keepAlive(ctx context.Context) {
+func (t *childRunner) keepAlive(ctx context.Context) {
 	defer close(t.done)
 	early, inARow := 0, 0
 	for {
@@ -149,7 +149,7 @@ func (t *tender) keepAlive(ctx context.Context) {
 	}
 }
 
-func (t *tender) startError(d death, starts int) error {
+func (t *childRunner) startError(d childExit, starts int) error {
 	msg := fmt.Sprintf("%s: %s before it was healthy", t.child.Name, d.reason)
 	if starts > 1 {
 		msg += fmt.Sprintf(" (%d starts)", starts)
@@ -161,10 +161,10 @@ func (t *tender) startError(d death, starts int) error {
 }
 
 // live starts the process, watches its health and returns when it is gone.
-func (t *tender) live(ctx context.Context) death {
+func (t *childRunner) live(ctx context.Context) childExit {
 	p, err := t.spawner.start(t.child)
 	if err != nil {
-		return death{reason: fmt.Sprintf("cannot start: %v", err), hopeless: true}
+		return childExit{reason: fmt.Sprintf("cannot start: %v", err), hopeless: true}
 	}
 	t.set(StateStarting, func(s *ChildState) { s.PID = p.pid })
 	watching, cancel := context.WithCancel(ctx)
@@ -173,7 +173,7 @@ func (t *tender) live(ctx context.Context) death {
 	var watcher sync.WaitGroup
 	watcher.Go(func() { late <- t.watch(watching, p) })
 
-	d := death{}
+	d := childExit{}
 	select {
 	case <-p.exited:
 		d.reason = p.status
@@ -189,20 +189,20 @@ func (t *tender) live(ctx context.Context) death {
 
 // giveUp ends a process that was asked to stop, that did not become healthy in
 // time, or that hangs.
-func (t *tender) giveUp(ctx context.Context, p *process, late error) death {
+func (t *childRunner) giveUp(ctx context.Context, p *process, late error) childExit {
 	if ctx.Err() != nil {
 		t.set(StateStopping, nil)
 		t.killed = p.stop(t.child.StopTimeout, t.hurry)
-		return death{reason: p.status}
+		return childExit{reason: p.status}
 	}
 	var hung *hungError
 	if errors.As(late, &hung) { // it could not act on SIGTERM either
 		p.signal(unix.SIGKILL)
 		<-p.exited
-		return death{reason: late.Error()}
+		return childExit{reason: late.Error()}
 	}
 	p.stop(t.child.StopTimeout, t.hurry)
-	return death{reason: late.Error(), hopeless: true}
+	return childExit{reason: late.Error(), hopeless: true}
 }
 
 // hungError says that a child which was healthy does not answer any more.
@@ -237,7 +237,7 @@ func (s *silence) fail(conf *Config, err error) error {
 // watch polls Ready, then Alive, and keeps the state in line with them. It returns
 // nil when ctx ends, and an error when the process does not become healthy or
 // hangs later on.
-func (t *tender) watch(ctx context.Context, p *process) error {
+func (t *childRunner) watch(ctx context.Context, p *process) error {
 	t.setHealthyAt(time.Time{})
 	if err := t.awaitReady(ctx, p); err != nil || ctx.Err() != nil {
 		return err
@@ -266,7 +266,7 @@ func (t *tender) watch(ctx context.Context, p *process) error {
 }
 
 // awaitReady returns when the process is ready, or has stood still for too long.
-func (t *tender) awaitReady(ctx context.Context, p *process) error {
+func (t *childRunner) awaitReady(ctx context.Context, p *process) error {
 	clock := startClock(p.pid, t.conf.StartTimeout)
 	for {
 		err := check(ctx, t.child.Ready)
@@ -302,14 +302,14 @@ func check(ctx context.Context, ask func(context.Context) error) error {
 	return ask(ctx)
 }
 
-func (t *tender) setHealthyAt(at time.Time) {
+func (t *childRunner) setHealthyAt(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.healthyAt = at
 }
 
 // healthyFor is how long the process has been up since it was first healthy.
-func (t *tender) healthyFor() time.Duration {
+func (t *childRunner) healthyFor() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.healthyAt.IsZero() {

@@ -10,22 +10,22 @@ import (
 	"temper/internal/run/record"
 )
 
-// Times are what the trajectories of a step took, in no order; none where nobody recorded
-// them. What is damaged is left out: nothing depends on it.
+// Times returns the times of a step's trajectories, in no order; none if none were
+// recorded. It leaves out damaged records: nothing depends on them.
 func (o Rollouts) Times(ctx context.Context, step int) ([]record.Times, error) {
-	return aside(ctx, o.run.store, o.run.layout.Step(step).TimesFolder(), record.DecodeTimes)
+	return readRecords(ctx, o.run.store, o.run.layout.Step(step).TimesFolder(), record.DecodeTimes)
 }
 
-// OutputsOf are the whole outputs of the calls of a trajectory, where the run keeps them.
+// OutputsOf returns the whole outputs of the calls of a trajectory, if the run keeps them.
 func (o Rollouts) OutputsOf(ctx context.Context, step int, problemID string, rollout int) ([]record.Output, error) {
-	return aside(ctx, o.run.store, o.run.layout.Step(step).OutputsFolder(), func(data []byte) ([]record.Output, error) {
+	return readRecords(ctx, o.run.store, o.run.layout.Step(step).OutputsFolder(), func(data []byte) ([]record.Output, error) {
 		list, err := record.DecodeOutputs(data) // those of other trajectories are dropped at once: all of a step may be gigabytes
 		return slices.DeleteFunc(list, func(one record.Output) bool { return one.Problem != problemID || one.Rollout != rollout }), err
 	})
 }
 
-// TokenStats are what the trainer has said of the sampled tokens of a trajectory; ok is false
-// where it is not recorded, or damaged: nothing depends on it.
+// TokenStats returns the trainer's statistics of the sampled tokens of a trajectory. ok is
+// false if they are not recorded or damaged: nothing depends on them.
 func (o Rollouts) TokenStats(ctx context.Context, step int, problemID string, rollout int) (s record.TokenStats, ok bool, err error) {
 	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Step(step).Tokens(problemID))
 	if blob.IsDamage(err) {
@@ -42,9 +42,8 @@ func (o Rollouts) TokenStats(ctx context.Context, step int, problemID string, ro
 	return list[i], true, nil
 }
 
-// aside reads all objects of a folder, and passes over those that are damaged or gone
-// meanwhile.
-func aside[T any](ctx context.Context, store blob.Store, folder string, decode func([]byte) ([]T, error)) ([]T, error) {
+// readRecords reads all objects of a folder and skips damaged and missing ones.
+func readRecords[T any](ctx context.Context, store blob.Store, folder string, decode func([]byte) ([]T, error)) ([]T, error) {
 	infos, _, err := store.ListFolder(ctx, folder)
 	if err != nil {
 		return nil, err
