@@ -115,13 +115,13 @@ func (a *Account) Held() int64 {
 }
 
 // Try charges n bytes to a caller: ErrFull or ErrTooMuch where there is no room.
-func (a *Account) Try(caller string, n int64) error {
+func (a *Account) TryAcquire(caller string, n int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.try(caller, n)
+	return a.tryAcquire(caller, n)
 }
 
-func (a *Account) try(caller string, n int64) error {
+func (a *Account) tryAcquire(caller string, n int64) error {
 	switch {
 	case n > a.most/2:
 		return ErrTooMuch
@@ -133,10 +133,10 @@ func (a *Account) try(caller string, n int64) error {
 }
 
 // Take is Try that waits for room until ctx ends. Errors: ErrTooMuch, ctx.Err().
-func (a *Account) Take(ctx context.Context, caller string, n int64) error {
+func (a *Account) Acquire(ctx context.Context, caller string, n int64) error {
 	for {
 		a.mu.Lock()
-		err := a.try(caller, n)
+		err := a.tryAcquire(caller, n)
 		if !errors.Is(err, ErrFull) {
 			a.mu.Unlock()
 			return err
@@ -163,7 +163,7 @@ func (a *Account) Add(caller string, n int64) {
 }
 
 // Give returns what was charged.
-func (a *Account) Give(caller string, n int64) { a.Add(caller, -n) }
+func (a *Account) Release(caller string, n int64) { a.Add(caller, -n) }
 
 func (a *Account) add(caller string, n int64) {
 	a.held += n

@@ -187,7 +187,7 @@ func (b *batchRun) drop(i int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended[i] {
-		b.h.cfg.Budget.Answers.Give(b.from.host, b.results[i].size())
+		b.h.cfg.Budget.Answers.Release(b.from.host, b.results[i].size())
 		b.results[i] = result{}
 	}
 }

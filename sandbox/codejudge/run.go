@@ -34,9 +34,9 @@ func (h *handler) run(ctx context.Context, sub submission, from origin) (result,
 		return failed(sub.id, reasonInternal, "type "+string(sub.language)+" is not supported: only python runs here"), nil
 	}
 	req := h.request(sub, from.key)
-	res, err := sandbox.Result{}, h.makeRoom(ctx, &req, from.host)
+	res, err := sandbox.Result{}, h.acquireOutput(ctx, &req, from.host)
 	if err == nil {
-		defer h.cfg.Budget.Answers.Give(from.host, budget.OutputRoom(req.Limits.Output))
+		defer h.cfg.Budget.Answers.Release(from.host, budget.OutputRoom(req.Limits.Output))
 		res, err = h.execute(ctx, req)
 	}
 	if err == nil {
@@ -60,7 +60,7 @@ func (h *handler) run(ctx context.Context, sub submission, from origin) (result,
 // makeRoom waits for the bytes that the output of req may need, beyond what every call
 // has. It is not for long that answers of the same caller can hold them: who does not
 // read his is given up.
-func (h *handler) makeRoom(ctx context.Context, req *sandbox.Request, caller string) error {
+func (h *handler) acquireOutput(ctx context.Context, req *sandbox.Request, caller string) error {
 	answers := h.cfg.Budget.Answers
 	// A budget that is too small for a long expected output gives what it can.
 	for budget.OutputRoom(req.Limits.Output) > answers.Half() {
@@ -72,7 +72,7 @@ func (h *handler) makeRoom(ctx context.Context, req *sandbox.Request, caller str
 	}
 	inTime, cancel := context.WithTimeout(ctx, 2*stall)
 	defer cancel()
-	return answers.Take(inTime, caller, need)
+	return answers.Acquire(inTime, caller, need)
 }
 
 // errTimeIsUp is the cause of a context that ends because the call has waited

@@ -42,11 +42,11 @@ func (h *handler) single(see view) http.HandlerFunc {
 		inLine, leave := h.waitingTime(ctx)
 		defer leave()
 		from := newOrigin(r)
-		if err := h.room.Take(inLine, from.host, 1); err != nil {
+		if err := h.room.Acquire(inLine, from.host, 1); err != nil {
 			h.busy(w)
 			return
 		}
-		defer h.room.Give(from.host, 1)
+		defer h.room.Release(from.host, 1)
 		res, err := h.run(ctx, sub, from)
 		if err != nil {
 			h.unreached(w, err)
@@ -80,8 +80,8 @@ func (h *handler) batch(see view, wait time.Duration) http.HandlerFunc {
 			return
 		}
 		defer release()
-		body = nil                                                  //nolint:ineffassign,wastedassign // the items have it, and the batch may take an hour
-		if h.cfg.Budget.Answers.Take(inLine, from.host, 0) != nil { // others of it are not read
+		body = nil                                                     //nolint:ineffassign,wastedassign // the items have it, and the batch may take an hour
+		if h.cfg.Budget.Answers.Acquire(inLine, from.host, 0) != nil { // others of it are not read
 			h.busy(w)
 			return
 		}
@@ -103,16 +103,16 @@ func (h *handler) batch(see view, wait time.Duration) http.HandlerFunc {
 // bytes for each of them, also for those that wait.
 func (h *handler) admit(ctx context.Context, from origin, items int) (release func(), ok bool) {
 	calls, bytes := int64(min(items, batchWorkers)), int64(items)*itemBytes
-	if h.room.Take(ctx, from.host, calls) != nil {
+	if h.room.Acquire(ctx, from.host, calls) != nil {
 		return nil, false
 	}
-	if h.cfg.Budget.Bodies.Take(ctx, from.host, bytes) != nil {
-		h.room.Give(from.host, calls)
+	if h.cfg.Budget.Bodies.Acquire(ctx, from.host, bytes) != nil {
+		h.room.Release(from.host, calls)
 		return nil, false
 	}
 	return func() {
-		h.room.Give(from.host, calls)
-		h.cfg.Budget.Bodies.Give(from.host, bytes)
+		h.room.Release(from.host, calls)
+		h.cfg.Budget.Bodies.Release(from.host, bytes)
 	}, true
 }
 
@@ -131,9 +131,9 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, limit int64) (bod
 	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Wait)
 	defer cancel()
 	var held int64
-	done = func() { bodies.Give(caller, held) }
+	done = func() { bodies.Release(caller, held) }
 	body, err := budget.ReadBody(w, r, limit, h.cfg.Patience, func(n int64) error {
-		err := bodies.Take(ctx, caller, n)
+		err := bodies.Acquire(ctx, caller, n)
 		if err == nil {
 			held += n
 		}

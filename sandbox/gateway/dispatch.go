@@ -333,7 +333,7 @@ func (d *dispatcher) addNode(n *node) {
 	n.listing.lastError = ""
 	n.refresh(now)
 	d.nodes.live = append(d.nodes.live, n)
-	d.nodes.note(now)
+	d.nodes.updateNoneSince(now)
 	d.assign(now)
 }
 
@@ -349,7 +349,7 @@ func (d *dispatcher) removeNode(n *node) {
 		n.listing.deaths++
 	}
 	n.bound.moveTo(&d.waiting.openings)
-	d.nodes.note(now)
+	d.nodes.updateNoneSince(now)
 	d.assign(now)
 }
 
@@ -363,7 +363,7 @@ func (d *dispatcher) retireNode(n *node) {
 		close(n.empty)
 	}
 	n.bound.moveTo(&d.waiting.openings)
-	d.nodes.note(now)
+	d.nodes.updateNoneSince(now)
 	d.assign(now)
 }
 
@@ -378,7 +378,7 @@ func (d *dispatcher) refresh(now time.Time) {
 			n.bound.moveTo(&d.waiting.openings)
 		}
 	}
-	d.nodes.note(now)
+	d.nodes.updateNoneSince(now)
 	if d.nodes.unavailable(now) {
 		d.waiting.failAll(d.nodes.errUnavailable())
 	}

@@ -56,7 +56,7 @@ func Join(ctx context.Context, gatewayURL, selfAddress, token string, config *tl
 		Transport: transport, Timeout: joinTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return j.stay(ctx, logger.With("gateway", base, "node", self))
+	return j.keepListed(ctx, logger.With("gateway", base, "node", self))
 }
 
 type joiner struct {
@@ -95,7 +95,7 @@ func (j *joiner) dial(ctx context.Context, network, address string) (net.Conn, e
 const joinBackoff = time.Second
 
 // stay repeats the word of the node until ctx ends.
-func (j *joiner) stay(ctx context.Context, log *slog.Logger) error {
+func (j *joiner) keepListed(ctx context.Context, log *slog.Logger) error {
 	listed, silent := false, false
 	pause := firstBackoff
 	for {
@@ -115,7 +115,7 @@ func (j *joiner) stay(ctx context.Context, log *slog.Logger) error {
 			log.Info("sandbox node has joined")
 			listed, silent = true, false
 		}
-		pause = j.rest(ctx, err == nil, pause)
+		pause = j.waitToPost(ctx, err == nil, pause)
 		if ctx.Err() == nil {
 			continue
 		}
@@ -133,7 +133,7 @@ func (j *joiner) stay(ctx context.Context, log *slog.Logger) error {
 // rest waits until the gateway is to be asked again, and returns the next pause after
 // a failure or a loss. A server that ends every connection is asked less and less
 // often.
-func (j *joiner) rest(ctx context.Context, answered bool, pause time.Duration) time.Duration {
+func (j *joiner) waitToPost(ctx context.Context, answered bool, pause time.Duration) time.Duration {
 	if answered {
 		select {
 		case <-ctx.Done():

@@ -107,8 +107,8 @@ type nodeSet struct {
 	patience  time.Duration
 }
 
-// note records since when no node takes calls.
-func (s *nodeSet) note(now time.Time) {
+// updateNoneSince records since when no node takes calls.
+func (s *nodeSet) updateNoneSince(now time.Time) {
 	for _, n := range s.live {
 		if n.accepting() {
 			s.noneSince = time.Time{}

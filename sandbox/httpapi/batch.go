@@ -85,12 +85,12 @@ func (b *batchRun) list(ctx context.Context, w http.ResponseWriter) {
 		if enc.err != nil {
 			b.stop()
 		}
-		account.Give(b.caller, int64(answers[i].size()))
+		account.Release(b.caller, int64(answers[i].size()))
 		answers[i] = Answer{}
 	}
 	calls.Wait()
 	enc.buf = append(enc.buf, "]}\n"...)
-	b.h.note(errors.Join(enc.flush(), to.End()))
+	b.h.logWriteError(errors.Join(enc.flush(), to.End()))
 }
 
 // lines answers each call as it ends.
@@ -103,7 +103,7 @@ func (b *batchRun) lines(ctx context.Context, w http.ResponseWriter) {
 	sender.Go(func() {
 		to := budget.NewResponse(w, b.h.bounds.stall)
 		if err := out.drain(to, to.Flush); err != nil {
-			b.h.note(err)
+			b.h.logWriteError(err)
 			out.close()
 			b.stop()
 		}

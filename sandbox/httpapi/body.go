@@ -29,9 +29,9 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	caller, bodies := callerOf(r), h.cfg.Budget.Bodies
 	limit = min(limit, bodies.Half()/budget.Weight)
 	var held int64
-	done = func() { bodies.Give(caller, held) }
+	done = func() { bodies.Release(caller, held) }
 	data, err := budget.ReadBody(w, r, limit, h.cfg.Patience, func(n int64) error {
-		err := bodies.Try(caller, n)
+		err := bodies.TryAcquire(caller, n)
 		if err == nil {
 			held += n
 		}
@@ -74,11 +74,11 @@ const patientFor = 30 * time.Second
 // for one. It waits for patient at most.
 func (h *handler) makeRoom(ctx context.Context, caller string, n int64, patient time.Duration) *Failure {
 	answers := h.cfg.Budget.Answers
-	err := answers.Try(caller, n) // without a timer, as a rule
+	err := answers.TryAcquire(caller, n) // without a timer, as a rule
 	if errors.Is(err, budget.ErrFull) {
 		inTime, cancel := context.WithTimeout(ctx, patient)
 		defer cancel()
-		err = answers.Take(inTime, caller, n)
+		err = answers.Acquire(inTime, caller, n)
 	}
 	switch {
 	case err == nil:

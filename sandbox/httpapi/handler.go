@@ -141,18 +141,18 @@ func (h *handler) sendResult(w http.ResponseWriter, res *sandbox.Result, caller 
 		return
 	}
 	h.cfg.Budget.Answers.Add(caller, size)
-	defer h.cfg.Budget.Answers.Give(caller, size)
+	defer h.cfg.Budget.Answers.Release(caller, size)
 	to := budget.NewResponse(w, h.bounds.stall)
 	enc.to = to
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(http.StatusOK)
 	enc.result(res)
 	enc.buf = append(enc.buf, '\n')
-	h.note(errors.Join(enc.flush(), to.End()))
+	h.logWriteError(errors.Join(enc.flush(), to.End()))
 }
 
 // note logs that a response could not be written.
-func (h *handler) note(err error) {
+func (h *handler) logWriteError(err error) {
 	if err != nil {
 		h.cfg.Logger.Debug("write response", "err", err)
 	}
@@ -197,7 +197,7 @@ func (h *handler) enter(ctx context.Context, req *sandbox.Request, caller string
 	}
 	return func() {
 		if room > 0 {
-			h.cfg.Budget.Answers.Give(caller, room)
+			h.cfg.Budget.Answers.Release(caller, room)
 		}
 	}, nil
 }
@@ -270,5 +270,5 @@ func (h *handler) send(w http.ResponseWriter, code int, body []byte) {
 	w.WriteHeader(code)
 	to := budget.NewResponse(w, h.bounds.stall)
 	_, err := to.Write(body)
-	h.note(errors.Join(err, to.End()))
+	h.logWriteError(errors.Join(err, to.End()))
 }

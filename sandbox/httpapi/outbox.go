@@ -133,7 +133,7 @@ func (o *outbox) idle() bool {
 // take returns everything that is encoded, and waits while there is nothing to send;
 // nothing where only large lines wait. The bytes are the caller's until the next call.
 // At the end it returns io.EOF.
-func (o *outbox) take() ([]byte, error) {
+func (o *outbox) next() ([]byte, error) {
 	for {
 		// Goroutines that are about to run may have lines too. Let them append first:
 		// a write costs more than a line.
@@ -203,7 +203,7 @@ func (o *outbox) forget() {
 // waits. When that fails it closes the outbox itself.
 func (o *outbox) drain(to io.Writer, flush func() error) error {
 	for {
-		b, err := o.take()
+		b, err := o.next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -240,19 +240,19 @@ func (l *largeLine) send(to io.Writer) error {
 // body is the sending side of a Stream: the outbox as the body of a request.
 // The transport flushes after each Read.
 type body struct {
-	out  *outbox
-	rest []byte
+	out    *outbox
+	unread []byte
 }
 
 // Read implements io.Reader: it blocks for the first byte only.
 func (b *body) Read(p []byte) (n int, err error) {
-	if len(b.rest) == 0 {
-		if b.rest, err = b.out.take(); err != nil {
+	if len(b.unread) == 0 {
+		if b.unread, err = b.out.next(); err != nil {
 			return 0, err
 		}
 	}
-	n = copy(p, b.rest)
-	b.rest = b.rest[n:]
+	n = copy(p, b.unread)
+	b.unread = b.unread[n:]
 	return n, nil
 }
 

@@ -20,24 +20,24 @@ const maxDeadline = int64(365 * 24 * time.Hour / time.Millisecond)
 // bounds of one stream on the server. A stream that has reached one of the first three
 // is not read until there is room again; one that exceeds one of the others is ended.
 type bounds struct {
-	calls  int           // in flight
-	taken  int           // bytes of the lines of calls in flight
-	unsent int           // bytes of answers that the caller has not read
-	held   int           // the same, with those of calls that were in flight already
-	stall  time.Duration // of one write
+	calls     int           // in flight
+	lineBytes int           // bytes of the lines of calls in flight
+	unsent    int           // bytes of answers that the caller has not read
+	held      int           // the same, with those of calls that were in flight already
+	stall     time.Duration // of one write
 	// patient is how long a call waits for answers to be read before it is refused.
 	patient time.Duration
 }
 
 func defaultBounds(b *budget.Budget) bounds {
 	return bounds{
-		calls: 1 << 16, taken: 64 << 20, unsent: maxUnsent, held: int(b.Answers.Most()),
+		calls: 1 << 16, lineBytes: 64 << 20, unsent: maxUnsent, held: int(b.Answers.Most()),
 		stall: 30 * time.Second, patient: patientFor,
 	}
 }
 
 // past is a deadline that is over.
-func past() time.Time { return time.Unix(1, 0) }
+func expired() time.Time { return time.Unix(1, 0) }
 
 // serverStream is the server's side of one stream.
 type serverStream struct {
@@ -48,23 +48,23 @@ type serverStream struct {
 	end     context.CancelFunc
 	caller  string
 	packed  bool
-	writing stretch // a write
-	partial stretch // a line whose end is not there
+	writing beginTime // a write
+	partial beginTime // a line whose end is not there
 	running sync.WaitGroup
 
 	mu    sync.Mutex
-	calls map[string]*taken
+	calls map[string]*pendingCall
 	count int
 	bytes int
 	room  chan struct{} // closed when a call ends; nil when nobody waits
 }
 
 // taken is a call in flight.
-type taken struct {
+type pendingCall struct {
 	id     string
 	size   int
 	cancel context.CancelFunc
-	next   *taken // another call of the same ID
+	next   *pendingCall // another call of the same ID
 }
 
 // stream serves one stream until the caller ends it or the server drains. The
@@ -77,7 +77,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := &serverStream{
-		h: h, out: newOutbox(h.bounds.unsent), ctl: http.NewResponseController(w), calls: make(map[string]*taken),
+		h: h, out: newOutbox(h.bounds.unsent), ctl: http.NewResponseController(w), calls: make(map[string]*pendingCall),
 		caller: callerOf(r), packed: packs(r),
 	}
 	s.out.account, s.out.caller = h.cfg.Budget.Answers, s.caller
@@ -96,7 +96,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", typeLines)
 	w.WriteHeader(http.StatusOK)
 	load := h.cfg.Load()
-	s.sayLoad(load)
+	s.sendLoad(load)
 	var sender, reporter sync.WaitGroup
 	sender.Go(func() {
 		if err := s.send(w); err != nil {
@@ -130,7 +130,7 @@ func (s *serverStream) send(w http.ResponseWriter) error {
 // watched notes when each write began.
 type watched struct {
 	w     http.ResponseWriter
-	write *stretch
+	write *beginTime
 }
 
 // Write implements io.Writer.
@@ -142,11 +142,11 @@ func (w watched) Write(b []byte) (int, error) {
 
 // stretch is when something began that has not ended; nil for nothing. The time has the
 // reading of the monotonic clock, so that a wall clock that jumps ends no stream.
-type stretch struct{ atomic.Pointer[time.Time] }
+type beginTime struct{ atomic.Pointer[time.Time] }
 
 // mark notes when something began, or that it is over. What has begun already keeps its
 // time.
-func (s *stretch) mark(began bool) {
+func (s *beginTime) mark(began bool) {
 	if !began {
 		s.Store(nil)
 		return
@@ -156,7 +156,7 @@ func (s *stretch) mark(began bool) {
 }
 
 // overdue reports whether what mark noted has lasted longer than d.
-func (s *stretch) overdue(now time.Time, d time.Duration) bool {
+func (s *beginTime) overdue(now time.Time, d time.Duration) bool {
 	began := s.Load()
 	return began != nil && now.Sub(*began) > d
 }
@@ -179,27 +179,27 @@ func (s *serverStream) report(ctx context.Context, said Load) {
 				s.partial.mark(false)
 				slow := budget.SlowError{Patience: s.h.cfg.Patience}
 				s.reply("", &Answer{Error: &Failure{Code: CodeSlow, Message: "line: " + slow.Error()}})
-				_ = s.ctl.SetReadDeadline(past()) // the calls in flight are still answered
+				_ = s.ctl.SetReadDeadline(expired()) // the calls in flight are still answered
 			}
 		}
 		load := s.h.cfg.Load()
 		if n%perPeriod == 0 || load.Draining != said.Draining {
 			said = load
-			s.sayLoad(load)
+			s.sendLoad(load)
 		}
 		if load.Draining && s.idle() {
-			_ = s.ctl.SetReadDeadline(past()) // a caller that sends nothing more ends the stream itself
+			_ = s.ctl.SetReadDeadline(expired()) // a caller that sends nothing more ends the stream itself
 		}
 	}
 }
 
-func (s *serverStream) sayLoad(l Load) {
+func (s *serverStream) sendLoad(l Load) {
 	s.out.put(func(b []byte) []byte { return appendLoad(b, &l) })
 }
 
 // reset ends the stream at once, also while a write is stuck.
 func (s *serverStream) reset() {
-	_ = s.ctl.SetWriteDeadline(past()) // without it the write ends with the connection
+	_ = s.ctl.SetWriteDeadline(expired()) // without it the write ends with the connection
 	s.end()
 }
 
@@ -220,7 +220,7 @@ func (s *serverStream) read(in *lines) error {
 		case long:
 			s.reply(idOf(line), &Answer{Error: tooLarge("line", maxCallBody)})
 		case len(bytes.TrimSpace(line)) > 0:
-			s.take(line)
+			s.handle(line)
 		}
 	}
 }
@@ -231,11 +231,11 @@ func (s *serverStream) waitForRoom() error {
 		if err := s.out.wait(s.ctx); err != nil {
 			return err
 		}
-		if err := s.h.cfg.Budget.Answers.Take(s.ctx, s.caller, 0); err != nil {
+		if err := s.h.cfg.Budget.Answers.Acquire(s.ctx, s.caller, 0); err != nil {
 			return err
 		}
 		s.mu.Lock()
-		if s.count < s.h.bounds.calls && s.bytes < s.h.bounds.taken {
+		if s.count < s.h.bounds.calls && s.bytes < s.h.bounds.lineBytes {
 			s.mu.Unlock()
 			return nil
 		}
@@ -253,7 +253,7 @@ func (s *serverStream) waitForRoom() error {
 }
 
 // take acts on one line: every call in it is answered once.
-func (s *serverStream) take(line []byte) {
+func (s *serverStream) handle(line []byte) {
 	var f ClientFrame
 	if err := unmarshal(line, &f); err != nil {
 		s.reply(idOf(line), &Answer{Error: invalid("frame: %s", reason(err))})
@@ -280,7 +280,7 @@ func (s *serverStream) start(f *ClientFrame, size int) {
 		s.reply(f.Call.ID, &Answer{Error: failure})
 		return
 	}
-	t := &taken{id: f.Call.ID, size: size}
+	t := &pendingCall{id: f.Call.ID, size: size}
 	var ctx context.Context
 	if f.DeadlineMS != nil {
 		ctx, t.cancel = context.WithTimeout(s.ctx, time.Duration(*f.DeadlineMS)*time.Millisecond)
@@ -305,10 +305,10 @@ func (s *serverStream) start(f *ClientFrame, size int) {
 func (s *serverStream) charge(n int) error {
 	bodies := s.h.cfg.Budget.Bodies
 	if n < 0 {
-		bodies.Give(s.caller, int64(-n))
+		bodies.Release(s.caller, int64(-n))
 		return nil
 	}
-	return bodies.Try(s.caller, int64(n))
+	return bodies.TryAcquire(s.caller, int64(n))
 }
 
 // admit is charge that says why there is no room.
@@ -320,7 +320,7 @@ func (s *serverStream) admit(n int) *Failure {
 }
 
 // drop forgets a call that is answered.
-func (s *serverStream) drop(t *taken) {
+func (s *serverStream) drop(t *pendingCall) {
 	_ = s.charge(-t.size) // less always fits
 	s.mu.Lock()
 	defer s.mu.Unlock()

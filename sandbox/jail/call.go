@@ -19,37 +19,37 @@ const patience = 30 * time.Second
 
 // call is one child in flight.
 type call struct {
-	zygote *zygote
-	slot   slot
-	kind   uint32
-	ended  chan struct{}
-	told   chan times // what the zygote answers to ask
+	zygote     *zygote
+	slot       slot
+	kind       uint32
+	ended      chan struct{}
+	timesReply chan times // what the zygote answers to ask
 
 	exit exit  // valid after ended, with err
 	err  error // why there is no exit
 	once sync.Once
 
-	mu   sync.Mutex
-	sent bool // the zygote knows the child; false again when the slot is given back
-	shot bool // we have killed it
-	pid  int  // as this process sees it; 0 until looked up
+	mu     sync.Mutex
+	sent   bool // the zygote knows the child; false again when the slot is given back
+	killed bool // we have killed it
+	pid    int  // as this process sees it; 0 until looked up
 
-	rested time.Duration // for which it was stopped; this and the next belong to who watches it
+	pausedFor time.Duration // for which it was stopped; this and the next belong to who watches it
 
 	nice  int // of its threads
 	score int // by which the kernel finds it first when memory is short
 }
 
 func (z *zygote) newCall(kind uint32) *call {
-	return &call{zygote: z, kind: kind, ended: make(chan struct{}), told: make(chan times, 1)}
+	return &call{zygote: z, kind: kind, ended: make(chan struct{}), timesReply: make(chan times, 1)}
 }
 
 func (c *call) finish(e exit)  { c.once.Do(func() { c.exit = e; close(c.ended) }) }
 func (c *call) fail(err error) { c.once.Do(func() { c.err = err; close(c.ended) }) }
 
-func (c *call) tell(t times) {
+func (c *call) replyTimes(t times) {
 	select {
-	case c.told <- t:
+	case c.timesReply <- t:
 	default: // an answer that nobody waited for is there already
 	}
 }
@@ -57,7 +57,7 @@ func (c *call) tell(t times) {
 // kill ends the program and, with it, everything in its pid namespace.
 func (c *call) kill() {
 	c.mu.Lock()
-	c.shot = true
+	c.killed = true
 	c.mu.Unlock()
 	c.signal(unix.SIGKILL)
 }
@@ -84,14 +84,14 @@ func (c *call) request(p *packet) {
 // does not answer in time.
 func (c *call) ask() (times, bool) {
 	select {
-	case <-c.told: // late, of an earlier question
+	case <-c.timesReply: // late, of an earlier question
 	default:
 	}
 	c.request(slotPacket(opTimes, c.slot.number))
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case t := <-c.told:
+	case t := <-c.timesReply:
 		return t, true
 	case <-c.ended:
 	case <-timer.C:
@@ -113,17 +113,17 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	preamble := z.jail.preambles.find(ctx, z, req)
 	c := z.newCall(kindCall)
 	var err error
-	if err = z.take(c); err != nil {
+	if err = z.acquireSlot(c); err != nil {
 		return sandbox.Result{}, err
 	}
-	defer z.give(c)
+	defer z.releaseSlot(c)
 	files, err := openFiles(req, c.slot.memory, preamble)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
 	defer files.close()
-	uid := z.jail.uids.take()
-	defer z.jail.uids.give(uid)
+	uid := z.jail.uids.acquire()
+	defer z.jail.uids.recycle(uid)
 	if err := z.send(c, uid, req.Limits, files.remote); err != nil {
 		return sandbox.Result{}, err
 	}
@@ -138,7 +138,7 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 		return sandbox.Result{}, starved
 	}
 	e := c.exit
-	e.wall = max(0, e.wall-c.rested)
+	e.wall = max(0, e.wall-c.pausedFor)
 	return files.result(req, e, stopped)
 }
 

@@ -25,8 +25,8 @@ type cell struct {
 	fixture  bool
 	readers  sync.WaitGroup
 	timer    *time.Timer
-	clock    *clock
-	share    *share
+	clock    *timeLimiter
+	share    *cpuShare
 	why      stop
 	start    time.Time
 	used     time.Duration // processor time of the kernel before the cell
@@ -42,8 +42,8 @@ func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kin
 		return sandbox.Result{}, fmt.Errorf("%w: the kernel has ended", ErrDied)
 	}
 	c := &cell{kernel: k, limits: req.Limits, fixture: kind == kindFixtureCode, flood: make(chan struct{}, 2)}
-	c.clock = newClock(req.Limits, k.zygote.jail.cfg.slack, c.look)
-	c.share = newShare(ctx, k.call)
+	c.clock = newTimeLimiter(req.Limits, k.zygote.jail.cfg.slack, c.look)
+	c.share = newCPUShare(ctx, k.call)
 	for i := range c.output {
 		c.output[i] = newCapture(-1, req.Limits.Output, c.flood)
 		if unbounded {
@@ -78,7 +78,7 @@ func (c *cell) outcome(ctx context.Context, res *sandbox.Result) error {
 	case c.answered:
 		return c.read(res)
 	default:
-		return c.bury(res)
+		return c.resultOfDead(res)
 	}
 }
 
@@ -179,7 +179,7 @@ func (c *cell) tick(now time.Time) {
 
 // look returns what is known of the threads of the kernel. The kernel may have
 // answered already, when the owner is the one who waits for a core.
-func (c *cell) look() census {
+func (c *cell) look() threadStats {
 	k := c.kernel
 	now := threads(k.PID())
 	var head [8]byte
@@ -288,7 +288,7 @@ func (c *cell) read(res *sandbox.Result) error {
 }
 
 // bury fills in the result of a cell that ended its kernel.
-func (c *cell) bury(res *sandbox.Result) error {
+func (c *cell) resultOfDead(res *sandbox.Result) error {
 	call := c.kernel.call
 	if call.err != nil {
 		return call.err

@@ -108,7 +108,7 @@ func newCgroup(cfg cgroupConfig) (*cgroup, error) {
 }
 
 // enclose makes the cgroup of all zygotes of j and returns whether it holds.
-func (j *Jail) enclose() Layer {
+func (j *Jail) setUpCgroup() Layer {
 	layer := Layer{Name: "cgroup"}
 	group, err := newCgroup(cgroupConfig{memory: j.cfg.TotalMemory, pids: pidsFor(j.cfg.Children, hostPids("/proc"))})
 	if err != nil {

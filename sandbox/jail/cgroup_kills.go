@@ -25,9 +25,9 @@ const (
 // was killed by somebody outside.
 func (j *Jail) explain(e exit, c *call) exit {
 	c.mu.Lock()
-	shot := c.shot
+	killed := c.killed
 	c.mu.Unlock()
-	if !shot && e.status.Signaled() && e.status.Signal() == unix.SIGKILL {
+	if !killed && e.status.Signaled() && e.status.Signal() == unix.SIGKILL {
 		e.oom = j.group.claim()
 	}
 	return e
@@ -36,7 +36,7 @@ func (j *Jail) explain(e exit, c *call) exit {
 // cause accounts for the end of a zygote, and says what it adds to its exit status.
 func (z *zygote) cause() string {
 	status, ok := z.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if z.shot.Load() || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+	if z.killed.Load() || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
 		return ""
 	}
 	if z.jail.group.claim() == deathByMemory {

@@ -36,38 +36,38 @@ const (
 // A program cannot stretch its own clock. Threads that take the cores from each
 // other use processor time, and a program that has used as much of that as its wall
 // limit is over.
-type clock struct {
+type timeLimiter struct {
 	limits sandbox.Limits
 	bound  time.Duration // of all the time that passes
-	look   func() census
+	look   func() threadStats
 	due    time.Duration // when to look at the wall time next
 
-	begun  time.Duration // when the program began
-	before map[int]turns // of its threads by then
-	waited time.Duration // for a core since then, in the program's favour
-	proven time.Duration // for a core since then, by one thread
-	open   time.Duration // of these, the wait that has not ended, as far as it was seen
-	looked bool          // the next two are of the last look
+	begun  time.Duration      // when the program began
+	before map[int]schedTimes // of its threads by then
+	waited time.Duration      // for a core since then, in the program's favour
+	proven time.Duration      // for a core since then, by one thread
+	open   time.Duration      // of these, the wait that has not ended, as far as it was seen
+	looked bool               // the next two are of the last look
 	at     time.Duration
 	cpu    time.Duration
 	claim  time.Duration // when the program first claimed to have answered
 	lost   int           // looks that did not find the program
 }
 
-func newClock(limits sandbox.Limits, slack time.Duration, look func() census) *clock {
-	return &clock{
+func newTimeLimiter(limits sandbox.Limits, slack time.Duration, look func() threadStats) *timeLimiter {
+	return &timeLimiter{
 		limits: limits, bound: limits.Wall + max(sandbox.SlackFactor*limits.Wall, slack), look: look, due: limits.Wall,
 	}
 }
 
 // begin leaves out what has passed until now.
-func (c *clock) begin(elapsed time.Duration, now census) {
+func (c *timeLimiter) begin(elapsed time.Duration, now threadStats) {
 	c.begun, c.before = elapsed, now.threads
 }
 
 // check returns why a program has to stop that has run for elapsed and used cpu, or
 // the time until the next check.
-func (c *clock) check(elapsed, cpu time.Duration) (stop, time.Duration) {
+func (c *timeLimiter) check(elapsed, cpu time.Duration) (stop, time.Duration) {
 	if cpu >= c.limits.CPU {
 		return stoppedByCPU, 0
 	}
@@ -85,7 +85,7 @@ func (c *clock) check(elapsed, cpu time.Duration) (stop, time.Duration) {
 
 // extension returns the time that a program has left, or in which to look again, 0
 // when it has had its limit; and why it is stopped if it may not have more.
-func (c *clock) extension(elapsed, cpu time.Duration) (more time.Duration, why stop) {
+func (c *timeLimiter) extension(elapsed, cpu time.Duration) (more time.Duration, why stop) {
 	now := c.look()
 	switch {
 	case now.entering:
@@ -93,7 +93,7 @@ func (c *clock) extension(elapsed, cpu time.Duration) (more time.Duration, why s
 		return c.limits.Wall, stoppedByStarvation
 	case now.ended:
 		return lookAgain, stoppedByStarvation
-	case c.about(now, elapsed):
+	case c.mayHaveEnded(now, elapsed):
 		return lookAgain, stoppedByWall
 	}
 	c.begun = max(c.begun, now.begun)
@@ -119,7 +119,7 @@ func (c *clock) extension(elapsed, cpu time.Duration) (more time.Duration, why s
 // note adds up what the program has waited for a core. The kernel knows it of each
 // living thread, but for a wait that has not ended. A program that waits now has
 // waited since the last look for as long as it has not run.
-func (c *clock) note(now census, elapsed, cpu time.Duration) {
+func (c *timeLimiter) note(now threadStats, elapsed, cpu time.Duration) {
 	var since time.Duration
 	if c.looked && now.waiting {
 		since = max(0, elapsed-c.at-(cpu-c.cpu))
@@ -138,7 +138,7 @@ func (c *clock) note(now census, elapsed, cpu time.Duration) {
 
 // counted is the wall time of a program that waited for a core for so long. One that
 // has used processor time has had that, however long its threads waited.
-func (c *clock) counted(elapsed, cpu, waited time.Duration) time.Duration {
+func (c *timeLimiter) counted(elapsed, cpu, waited time.Duration) time.Duration {
 	passed := elapsed - c.begun
 	return max(passed-waited, min(cpu, passed))
 }
@@ -147,7 +147,7 @@ func (c *clock) counted(elapsed, cpu, waited time.Duration) time.Duration {
 // and the sum. Where one thread waits for another to end, their waits for a core
 // follow each other. The sum leaves out the time in which other threads of the
 // program had a core: what they take from each other is not a wait for others.
-func (c *clock) waits(now census, cpu time.Duration) (longest, sum time.Duration) {
+func (c *timeLimiter) waits(now threadStats, cpu time.Duration) (longest, sum time.Duration) {
 	for id, thread := range now.threads {
 		before := c.before[id]
 		waited := thread.waited - before.waited
@@ -160,7 +160,7 @@ func (c *clock) waits(now census, cpu time.Duration) (longest, sum time.Duration
 // about reports whether a program that claims to have answered, or was not found, may
 // have ended: its word, and a listing of processes that come and go, count for a
 // moment only.
-func (c *clock) about(now census, elapsed time.Duration) bool {
+func (c *timeLimiter) mayHaveEnded(now threadStats, elapsed time.Duration) bool {
 	if now.answered {
 		if c.claim == 0 {
 			c.claim = elapsed
@@ -175,6 +175,6 @@ func (c *clock) about(now census, elapsed time.Duration) bool {
 }
 
 // starved is the error of a program that was stopped at the bound.
-func (c *clock) starved() error {
+func (c *timeLimiter) starved() error {
 	return fmt.Errorf("%w: it waited %v or more of %v for a core", ErrStarved, c.proven.Round(time.Millisecond), c.bound)
 }

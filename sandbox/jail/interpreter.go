@@ -17,13 +17,13 @@ type Interpreter struct {
 	light *zygote
 
 	mu      sync.Mutex
-	heavy   late
-	spawner late // of programs that may start processes
+	heavy   lazyZygote
+	spawner lazyZygote // of programs that may start processes
 	closed  bool
 }
 
 // late is a zygote that is started when it is needed.
-type late struct {
+type lazyZygote struct {
 	preload []string // and spawn: those of Jail.start
 	spawn   bool
 
@@ -69,7 +69,7 @@ func (in *Interpreter) choose(ctx context.Context, req sandbox.Request) (*zygote
 
 // started returns a zygote, starting it when there is none. The start goes on when ctx ends: the
 // next call finds it.
-func (in *Interpreter) started(ctx context.Context, l *late) (*zygote, error) {
+func (in *Interpreter) started(ctx context.Context, l *lazyZygote) (*zygote, error) {
 	in.mu.Lock()
 	if l.zygote != nil && l.zygote.alive() {
 		defer in.mu.Unlock()
@@ -96,7 +96,7 @@ func (in *Interpreter) started(ctx context.Context, l *late) (*zygote, error) {
 }
 
 // start starts a zygote; Close waits for that.
-func (in *Interpreter) start(ctx context.Context, l *late) {
+func (in *Interpreter) start(ctx context.Context, l *lazyZygote) {
 	z, err := in.jail.start(ctx, l.preload, l.spawn)
 	if err != nil {
 		in.jail.cfg.Logger.Warn("further sandbox interpreter does not start", "for_subprocesses", l.spawn, "err", err)

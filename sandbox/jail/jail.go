@@ -161,7 +161,7 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 		}
 	}
 	makeRoomFor(cfg.Children)
-	group := j.enclose()
+	group := j.setUpCgroup()
 	if err := j.learn(ctx); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
@@ -243,8 +243,8 @@ func (j *Jail) Start(ctx context.Context) (*Interpreter, error) {
 	}
 	return &Interpreter{
 		jail: j, light: z,
-		heavy:   late{preload: slices.Concat(j.cfg.Preload, j.py.Available)},
-		spawner: late{preload: j.cfg.Preload, spawn: true},
+		heavy:   lazyZygote{preload: slices.Concat(j.cfg.Preload, j.py.Available)},
+		spawner: lazyZygote{preload: j.cfg.Preload, spawn: true},
 	}, nil
 }
 

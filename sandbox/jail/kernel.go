@@ -100,7 +100,7 @@ func (in *Interpreter) StartKernel(ctx context.Context, req sandbox.Request) (*K
 		return nil, err
 	}
 	k := &Kernel{zygote: z, call: z.newCall(kindKernel), stdin: -1, pid: -1, pidfd: -1, rung: make(chan struct{}, 1)}
-	if err := z.take(k.call); err != nil {
+	if err := z.acquireSlot(k.call); err != nil {
 		return nil, err
 	}
 	if err := k.start(ctx, req); err != nil {
@@ -112,7 +112,7 @@ func (in *Interpreter) StartKernel(ctx context.Context, req sandbox.Request) (*K
 
 // start forks the kernel, waits until it is locked in, and runs the fixture.
 func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
-	k.uid = k.zygote.jail.uids.take()
+	k.uid = k.zygote.jail.uids.acquire()
 	remote, err := k.open()
 	defer func() {
 		for _, fd := range remote {
@@ -363,9 +363,9 @@ func (k *Kernel) Close() {
 				_ = unix.Close(fd) // ours alone; a failed close leaves nothing to do
 			}
 		}
-		k.zygote.give(k.call)
+		k.zygote.releaseSlot(k.call)
 		if k.uid != 0 {
-			k.zygote.jail.uids.give(k.uid)
+			k.zygote.jail.uids.recycle(k.uid)
 		}
 	})
 }

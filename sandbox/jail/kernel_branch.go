@@ -32,11 +32,11 @@ func (k *Kernel) Branch(ctx context.Context) (*Kernel, error) {
 	if !k.alive() || k.closed.Load() || k.pid <= 0 {
 		return nil, fmt.Errorf("%w: its process is not known", ErrNoBranch)
 	}
-	if err := plain(k.pid); err != nil {
+	if err := requirePlain(k.pid); err != nil {
 		return nil, err
 	}
 	b := &Kernel{zygote: k.zygote, call: k.zygote.newCall(kindKernel), stdin: -1, pid: -1, pidfd: -1, rung: make(chan struct{}, 1), unready: true}
-	if err := k.zygote.take(b.call); err != nil {
+	if err := k.zygote.acquireSlot(b.call); err != nil {
 		return nil, err
 	}
 	err := b.start(ctx, sandbox.Request{Limits: sandbox.Limits{Memory: k.memory}})
@@ -104,7 +104,7 @@ func settingsOf(status string) string {
 const ownDescriptors = 4
 
 // plain refuses the process of a kernel that has more than memory.
-func plain(pid int) error {
+func requirePlain(pid int) error {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	for _, c := range []struct {
 		dir, what string

@@ -38,7 +38,7 @@ func copyProcess(from, to int) error {
 		return err
 	}
 	defer target.release()
-	if err := target.readies(); err != nil {
+	if err := target.awaitRead(); err != nil {
 		return err
 	}
 	var regs unix.PtraceRegs
@@ -131,7 +131,7 @@ func (t *tracee) release() {
 
 // readies waits until the target reads its bell, and notes the instruction with which it
 // does: it lends itself to other system calls.
-func (t *tracee) readies() error {
+func (t *tracee) awaitRead() error {
 	for range 200 {
 		if err := unix.PtraceGetRegs(t.pid, &t.regs); err != nil {
 			return fmt.Errorf("registers: %w", err)

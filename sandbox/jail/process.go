@@ -82,10 +82,10 @@ func (c *call) findPID(inside int) int {
 }
 
 // census is what the kernel says of the threads of a program.
-type census struct {
-	threads map[int]turns // nil when they are not known
-	waiting bool          // a thread wants a core, and none has one
-	ended   bool          // no thread runs the program any more
+type threadStats struct {
+	threads map[int]schedTimes // nil when they are not known
+	waiting bool               // a thread wants a core, and none has one
+	ended   bool               // no thread runs the program any more
 
 	runnable int // threads that have a core or want one
 
@@ -95,7 +95,7 @@ type census struct {
 }
 
 // turns is how long a thread had a core, and how long it wanted one and had none.
-type turns struct{ ran, waited time.Duration }
+type schedTimes struct{ ran, waited time.Duration }
 
 // A look is blurred when the owner itself lost its core meanwhile: its parts are of
 // different moments. It may take lookTime, and lookTime for so many threads more.
@@ -106,7 +106,7 @@ const (
 )
 
 // threads looks at the threads of a process.
-func threads(pid int) (c census) {
+func threads(pid int) (c threadStats) {
 	for range lookTries {
 		start := time.Now()
 		c = lookOnce(pid)
@@ -117,14 +117,14 @@ func threads(pid int) (c census) {
 	return c
 }
 
-func lookOnce(pid int) census {
+func lookOnce(pid int) threadStats {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	entries, err := os.ReadDir(dir)
 	if pid <= 0 || err != nil {
-		return census{}
+		return threadStats{}
 	}
 	before := processTime(pid)
-	c := census{threads: make(map[int]turns, len(entries)), ended: true}
+	c := threadStats{threads: make(map[int]schedTimes, len(entries)), ended: true}
 	for _, entry := range entries {
 		thread, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -140,7 +140,7 @@ func lookOnce(pid int) census {
 		}
 		c.ended = false
 		if text, err := os.ReadFile(dir + "/" + entry.Name() + "/schedstat"); err == nil {
-			c.threads[thread] = parseTurns(text)
+			c.threads[thread] = parseSchedTimes(text)
 		}
 	}
 	if processTime(pid) > before {
@@ -179,7 +179,7 @@ func threadState(dir, thread string) (state byte, dead bool) {
 
 // parseTurns reads a schedstat: nanoseconds with a core, nanoseconds in its queue, and
 // how often the thread got one.
-func parseTurns(schedstat []byte) turns {
+func parseSchedTimes(schedstat []byte) schedTimes {
 	var ns [2]int64
 	for i, field := range bytes.Fields(schedstat) {
 		if i == len(ns) {
@@ -187,11 +187,11 @@ func parseTurns(schedstat []byte) turns {
 		}
 		n, err := strconv.ParseInt(string(field), 10, 64)
 		if err != nil {
-			return turns{}
+			return schedTimes{}
 		}
 		ns[i] = n
 	}
-	return turns{time.Duration(ns[0]), time.Duration(ns[1])}
+	return schedTimes{time.Duration(ns[0]), time.Duration(ns[1])}
 }
 
 // seenAs reports whether ids, those of a process from the outermost namespace to its

@@ -30,7 +30,7 @@ type Demand struct {
 // Listener hears of a program when it begins, and from time to time after that, by one
 // goroutine at a time. With a channel it answers that the program of a call has to stop
 // until that is closed; a cell goes on.
-type Listener func(Demand) (goOn <-chan struct{})
+type Listener func(Demand) (resume <-chan struct{})
 
 // OnDemand returns a context that tells f the demand of the program that runs under it.
 func OnDemand(ctx context.Context, f Listener) context.Context {
@@ -38,7 +38,7 @@ func OnDemand(ctx context.Context, f Listener) context.Context {
 }
 
 // TellDemand tells the listener of ctx, if there is one; it is for whoever runs a program.
-func TellDemand(ctx context.Context, d Demand) (goOn <-chan struct{}) {
+func ReportDemand(ctx context.Context, d Demand) (resume <-chan struct{}) {
 	if f, ok := ctx.Value(demandKey{}).(Listener); ok {
 		return f(d)
 	}
@@ -48,25 +48,25 @@ func TellDemand(ctx context.Context, d Demand) (goOn <-chan struct{}) {
 // share gives a program the share of one thread, however many it has, and says whether
 // it wants a core at all. Threads compete one by one, so those of a program that has
 // many are made nicer, until all of them together have the weight of one.
-type share struct {
-	call  *call
-	tell  Listener
-	goOn  <-chan struct{} // the last answer
-	due   time.Duration   // of the next look
-	known bool            // the next two are of a look
-	at    time.Duration
-	turns map[int]turns
+type cpuShare struct {
+	call    *call
+	report  Listener
+	resume  <-chan struct{} // the last answer
+	due     time.Duration   // of the next look
+	known   bool            // the next two are of a look
+	at      time.Duration
+	threads map[int]schedTimes
 }
 
-func newShare(ctx context.Context, c *call) *share {
-	tell := func(d Demand) <-chan struct{} { return TellDemand(ctx, d) }
-	tell(Demand{Core: true})
-	return &share{call: c, tell: tell, due: firstLook}
+func newCPUShare(ctx context.Context, c *call) *cpuShare {
+	report := func(d Demand) <-chan struct{} { return ReportDemand(ctx, d) }
+	report(Demand{Core: true})
+	return &cpuShare{call: c, report: report, due: firstLook}
 }
 
 // check looks at a program that has run for elapsed and used cpu if that is due, and
 // returns the time until the next look.
-func (s *share) check(elapsed, cpu time.Duration, look func() census) time.Duration {
+func (s *cpuShare) check(elapsed, cpu time.Duration, look func() threadStats) time.Duration {
 	if elapsed >= s.due {
 		s.apply(look(), elapsed, cpu)
 		s.due = elapsed + min(elapsed, longestRest)
@@ -75,25 +75,25 @@ func (s *share) check(elapsed, cpu time.Duration, look func() census) time.Durat
 }
 
 // apply acts on a look.
-func (s *share) apply(now census, elapsed, cpu time.Duration) {
+func (s *cpuShare) apply(now threadStats, elapsed, cpu time.Duration) {
 	if now.threads == nil || now.ended {
 		return
 	}
 	s.renice(now, max(now.runnable, s.mean(now, elapsed)))
 	s.expose(s.call.known())
-	s.known, s.at, s.turns = true, elapsed, now.threads
-	s.goOn = s.tell(Demand{Core: now.runnable > 0, Used: cpu})
+	s.known, s.at, s.threads = true, elapsed, now.threads
+	s.resume = s.report(Demand{Core: now.runnable > 0, Used: cpu})
 }
 
 // mean is how many threads wanted a core, on average, since the look before; so a
 // program gains nothing when its threads rest at the moment of a look.
-func (s *share) mean(now census, elapsed time.Duration) int {
+func (s *cpuShare) mean(now threadStats, elapsed time.Duration) int {
 	if !s.known || elapsed <= s.at {
 		return 0
 	}
 	var wanted time.Duration
 	for id, t := range now.threads {
-		before := s.turns[id]
+		before := s.threads[id]
 		wanted += t.ran - before.ran + t.waited - before.waited
 	}
 	return int(math.Round(float64(wanted) / float64(elapsed-s.at)))
@@ -101,7 +101,7 @@ func (s *share) mean(now census, elapsed time.Duration) int {
 
 // renice gives every thread the niceness at which that many have the weight of one. New
 // threads inherit it. Without the right to undo it, it stays.
-func (s *share) renice(now census, runnable int) {
+func (s *cpuShare) renice(now threadStats, runnable int) {
 	nice := niceOf(runnable)
 	if nice == s.call.nice {
 		return
@@ -139,7 +139,7 @@ const (
 
 // expose makes a program that holds much of /tmp, which is nobody's resident memory,
 // as likely to be chosen as one that has allocated it.
-func (s *share) expose(pid int) {
+func (s *cpuShare) expose(pid int) {
 	score := oomProgram
 	if group := s.call.zygote.jail.group; group != nil && group.memory > 0 {
 		score = min(oomMost, score+int(1000*tmpBytes(pid)/group.memory))

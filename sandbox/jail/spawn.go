@@ -46,7 +46,7 @@ func (j *Jail) refuseSpawn(req sandbox.Request) string {
 
 // family lists the process pid and its descendants, dead ones that nobody has waited
 // for among them.
-func family(pid int) []int {
+func processTree(pid int) []int {
 	if pid <= 0 {
 		return nil
 	}
@@ -73,8 +73,8 @@ func family(pid int) []int {
 
 // familyUse returns the processor time of the processes of a program, with those that
 // they have waited for, and the memory that they hold together.
-func familyUse(pid int) (cpu time.Duration, memory int64) {
-	for _, member := range family(pid) {
+func treeUse(pid int) (cpu time.Duration, memory int64) {
+	for _, member := range processTree(pid) {
 		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", member)); err == nil {
 			cpu += statTime(text)
 		}
@@ -113,17 +113,17 @@ func statTime(text []byte) time.Duration {
 
 // spawned adds to used what the other processes of the program use, and reports whether
 // all of them together are above its memory.
-func (w *watch) spawned(used *times) (over bool) {
-	cpu, memory := familyUse(w.call.findPID(used.pid))
-	w.family = max(w.family, cpu)
-	used.cpu = max(used.cpu, w.family)
+func (w *watch) addTree(used *times) (over bool) {
+	cpu, memory := treeUse(w.call.findPID(used.pid))
+	w.treeCPU = max(w.treeCPU, cpu)
+	used.cpu = max(used.cpu, w.treeCPU)
 	return memory > w.memory
 }
 
 // familyThreads is threads for a program with several processes.
-func familyThreads(pid int) census {
+func treeThreads(pid int) threadStats {
 	all := threads(pid)
-	for _, member := range family(pid)[1:] {
+	for _, member := range processTree(pid)[1:] {
 		c := threads(member)
 		for id, t := range c.threads {
 			all.threads[id] = t

@@ -31,18 +31,18 @@ const (
 type watch struct {
 	call  *call
 	files *files
-	clock *clock
-	share *share
+	clock *timeLimiter
+	share *cpuShare
 	timer *time.Timer
 	known times // at the last tick
 	why   stop
 
-	goOn    <-chan struct{} // not nil while the program is stopped until its next turn
-	stopped time.Time
-	rested  time.Duration // all the time for which it was stopped
+	wake      <-chan struct{} // not nil while the program is stopped until its next turn
+	pausedAt  time.Time
+	pausedFor time.Duration // all the time for which it was stopped
 
-	memory int64         // of all processes of the program together
-	family time.Duration // processor time of all of them, as far as it was seen
+	memory  int64         // of all processes of the program together
+	treeCPU time.Duration // processor time of all of them, as far as it was seen
 }
 
 // supervise waits for the end of the program. When it returns, the program is dead.
@@ -50,15 +50,15 @@ type watch struct {
 func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, f *files) (stop, error) {
 	first := min(drainAfter, limits.Wall, limits.CPU)
 	w := &watch{call: c, files: f, timer: time.NewTimer(first), memory: limits.Memory}
-	w.clock = newClock(limits, z.jail.cfg.slack, w.look)
-	w.share = newShare(ctx, c)
+	w.clock = newTimeLimiter(limits, z.jail.cfg.slack, w.look)
+	w.share = newCPUShare(ctx, c)
 	defer w.timer.Stop()
 	cancelled := ctx.Done()
 	for {
 		select {
 		case <-c.ended:
-			c.rested = w.rested
-			c.exit.cpu = max(c.exit.cpu, w.family)
+			c.pausedFor = w.pausedFor
+			c.exit.cpu = max(c.exit.cpu, w.treeCPU)
 			if w.why == stoppedByStarvation {
 				return w.why, w.clock.starved()
 			}
@@ -70,8 +70,8 @@ func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, 
 			w.halt(stoppedByFlood)
 		case <-w.timer.C:
 			w.tick()
-		case <-w.goOn:
-			w.proceed()
+		case <-w.wake:
+			w.resume()
 		}
 	}
 }
@@ -106,12 +106,12 @@ func (w *watch) tick() {
 		w.timer.Reset(patience)
 		return
 	}
-	if w.call.zygote.spawn && w.spawned(&used) {
+	if w.call.zygote.spawn && w.addTree(&used) {
 		w.halt(stoppedByMemory)
 		return
 	}
 	w.known = used
-	elapsed := used.wall - w.rested
+	elapsed := used.wall - w.pausedFor
 	why, next := w.clock.check(elapsed, used.cpu)
 	if why != notStopped {
 		w.halt(why)
@@ -123,23 +123,23 @@ func (w *watch) tick() {
 		return
 	}
 	next = min(next, w.share.check(elapsed, used.cpu, w.look))
-	if w.share.goOn != nil {
-		w.rest(w.share.goOn)
-		w.share.goOn = nil
+	if w.share.resume != nil {
+		w.pause(w.share.resume)
+		w.share.resume = nil
 		return
 	}
 	w.timer.Reset(next)
 }
 
 // rest stops the program, outside of its time, until it may go on.
-func (w *watch) rest(goOn <-chan struct{}) {
-	w.goOn, w.stopped = goOn, time.Now()
+func (w *watch) pause(wake <-chan struct{}) {
+	w.wake, w.pausedAt = wake, time.Now()
 	w.call.signal(unix.SIGSTOP)
 }
 
-func (w *watch) proceed() {
-	w.goOn = nil
-	w.rested += time.Since(w.stopped)
+func (w *watch) resume() {
+	w.wake = nil
+	w.pausedFor += time.Since(w.pausedAt)
 	w.call.signal(unix.SIGCONT)
 	if w.why == notStopped {
 		w.timer.Reset(shortestLook)
@@ -147,11 +147,11 @@ func (w *watch) proceed() {
 }
 
 // look returns what is known of the threads of the program.
-func (w *watch) look() census {
+func (w *watch) look() threadStats {
 	pid := w.call.findPID(w.known.pid)
 	now := threads(pid)
 	if w.call.zygote.spawn && pid > 0 && now.threads != nil {
-		now = familyThreads(pid)
+		now = treeThreads(pid)
 	}
 	if begun := w.files.begun(); begun > 0 {
 		now.begun = begun - w.known.fork

@@ -81,7 +81,7 @@ func (u *uids) first() uint32 {
 	return u.next &^ (rangeSize - 1)
 }
 
-func (u *uids) take() uint32 {
+func (u *uids) acquire() uint32 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if n := len(u.free); n > 0 {
@@ -93,7 +93,7 @@ func (u *uids) take() uint32 {
 	return u.next
 }
 
-func (u *uids) give(id uint32) {
+func (u *uids) recycle(id uint32) {
 	u.mu.Lock()
 	u.free = append(u.free, id)
 	u.mu.Unlock()

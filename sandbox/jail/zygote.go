@@ -56,13 +56,13 @@ type zygote struct {
 	base  int64 // address space of the zygote itself, in bytes
 	log   *tail
 
-	mu    sync.Mutex
-	calls [maxInFlight]*call // by slot
-	free  [2][]slot          // slots that have been used and are not in use, by kind
-	next  [2]uint32          // how many slots of a kind there have been
-	done  chan struct{}      // closed when the process is gone
-	err   error              // why, valid after done
-	shot  atomic.Bool        // we have killed it
+	mu     sync.Mutex
+	calls  [maxInFlight]*call // by slot
+	free   [2][]slot          // slots that have been used and are not in use, by kind
+	next   [2]uint32          // how many slots of a kind there have been
+	done   chan struct{}      // closed when the process is gone
+	err    error              // why, valid after done
+	killed atomic.Bool        // we have killed it
 }
 
 // start launches a zygote with the modules preloaded and waits until it is ready.
@@ -261,7 +261,7 @@ func (z *zygote) dispatch(r report) {
 	}
 	switch r.op {
 	case opTimes:
-		c.tell(r.times())
+		c.replyTimes(r.times())
 	case opFailed:
 		c.fail(forkError(unix.Errno(-r.value)))
 	case opExited:
@@ -291,7 +291,7 @@ func (s slot) close() { _ = unix.Close(s.memory) } // anonymous memory; nothing 
 
 // take gives c a slot, until give. Calls count from the first slot, kernels from the last:
 // the fork loop looks for an ended child from the first slot on, and kernels stay for long.
-func (z *zygote) take(c *call) error {
+func (z *zygote) acquireSlot(c *call) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.err != nil {
@@ -321,7 +321,7 @@ func (z *zygote) take(c *call) error {
 
 // give takes the slot back; its child is dead or never was. What the child left in
 // memory goes, so that the next one does not see it.
-func (z *zygote) give(c *call) {
+func (z *zygote) releaseSlot(c *call) {
 	c.mu.Lock()
 	c.sent = false
 	c.mu.Unlock()
@@ -368,7 +368,7 @@ func (z *zygote) close() {
 }
 
 func (z *zygote) kill() {
-	z.shot.Store(true)
+	z.killed.Store(true)
 	_ = z.cmd.Process.Kill() // serve sees the end of the socket; it may be gone already
 }
 

@@ -68,7 +68,7 @@ type node struct {
 	jail     *jail.Jail
 	pool     *pool.Pool
 	sessions *session.Manager
-	gate     *gate
+	gate     *callGate
 	budget   *budget.Budget
 	metrics  *metrics.Recorder
 	exec     sandbox.Executor // the gate, recorded
@@ -127,7 +127,7 @@ func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) 
 	}
 	n := &node{cfg: cfg, logger: logger, jail: j, pool: p, budget: held}
 	n.sessions = session.New(p, session.OnPool(p), kept)
-	n.gate = newGate(n.sessions)
+	n.gate = newCallGate(n.sessions)
 	n.metrics = metrics.New(n.sources(), logger)
 	n.exec = metrics.Wrap(n.gate, n.metrics)
 	return n, nil

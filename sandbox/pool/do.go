@@ -29,7 +29,7 @@ func (p *Pool) Do(ctx context.Context, req sandbox.Request, f func(ctx context.C
 	}
 	w, in = p.spread(w, in)
 	defer p.release(w)
-	if err := f(jail.OnDemand(ctx, pl.note), in); err != nil {
+	if err := f(jail.OnDemand(ctx, pl.observe), in); err != nil {
 		return err
 	}
 	p.done.Add(1)

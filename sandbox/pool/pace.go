@@ -7,10 +7,10 @@ import (
 
 // Bounds of the advice to a caller that was not let in.
 const (
-	minAdvice  = 50 * time.Millisecond
-	idleAdvice = time.Second // while the pace is not known
-	maxAdvice  = 5 * time.Second
-	recent     = 8 * time.Second // what ended longer ago says nothing about now
+	minRetryAfter  = 50 * time.Millisecond
+	idleRetryAfter = time.Second // while the pace is not known
+	maxRetryAfter  = 5 * time.Second
+	recent         = 8 * time.Second // what ended longer ago says nothing about now
 )
 
 // pace remembers when slots became free.
@@ -30,7 +30,7 @@ func (p *pace) add(now time.Time) {
 // advice is the time in which an eighth of a full queue drains at the recent pace.
 // That is long enough for room for more than one caller, and short enough that slots
 // do not run dry.
-func (p *pace) advice(now time.Time, queue int) time.Duration {
+func (p *pace) retryAfter(now time.Time, queue int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, span := 0, time.Duration(0)
@@ -42,8 +42,8 @@ func (p *pace) advice(now time.Time, queue int) time.Duration {
 		known, span = known+1, age
 	}
 	if known < 2 {
-		return idleAdvice
+		return idleRetryAfter
 	}
 	eighth := time.Duration(float64(span) / float64(known) * max(float64(queue)/8, 1))
-	return min(max(eighth, minAdvice), maxAdvice)
+	return min(max(eighth, minRetryAfter), maxRetryAfter)
 }

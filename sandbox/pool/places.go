@@ -44,12 +44,12 @@ type place struct {
 	starved  bool
 	computes bool          // this and the next are guarded by of.mu
 	long     bool          //
-	goOn     chan struct{} // not nil while its program is stopped
+	resume   chan struct{} // not nil while its program is stopped
 }
 
 // admit takes a place, waiting in the bounded queue when there is none; advice says
 // when a caller may come back that is refused.
-func (p *places) admit(ctx context.Context, advice func() time.Duration) (*place, error) {
+func (p *places) admit(ctx context.Context, retryAfter func() time.Duration) (*place, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (p *places) admit(ctx context.Context, advice func() time.Duration) (*place
 		inside := p.inside
 		p.mu.Unlock()
 		return nil, &sandbox.Overloaded{
-			Detail: fmt.Sprintf("%d programs run and %d wait", inside, p.room), RetryAfter: advice(),
+			Detail: fmt.Sprintf("%d programs run and %d wait", inside, p.room), RetryAfter: retryAfter(),
 		}
 	}
 	w := &waiter{granted: make(chan struct{})}
@@ -102,11 +102,11 @@ func (p *places) await(ctx context.Context, list *[]*waiter, w *waiter) bool {
 // open reports whether one more may begin; mu is held.
 func (p *places) open() bool {
 	half := p.most / 2
-	return p.inside < p.slots && p.computing-min(p.long, half) < p.most-half && p.quiet()
+	return p.inside < p.slots && p.computing-min(p.long, half) < p.most-half && p.besideStarved()
 }
 
 // quiet reports whether one more may compute beside those that starved before; mu is held.
-func (p *places) quiet() bool { return p.starved == 0 || p.computing < p.cores }
+func (p *places) besideStarved() bool { return p.starved == 0 || p.computing < p.cores }
 
 // grant lets in who can come in; mu is held.
 func (p *places) grant() {
@@ -119,10 +119,10 @@ func (p *places) grant() {
 		close(p.again[0].granted)
 		p.again = slices.Delete(p.again, 0, 1)
 	}
-	for len(p.stopped) > 0 && p.long < p.most/2 && p.quiet() {
+	for len(p.stopped) > 0 && p.long < p.most/2 && p.besideStarved() {
 		pl := p.stopped[0]
-		close(pl.goOn)
-		p.unstop(pl)
+		close(pl.resume)
+		p.removeStopped(pl)
 		pl.computes = true
 		p.count(pl, 1)
 	}
@@ -137,11 +137,11 @@ func (p *places) grant() {
 // note says what the program of the place wants and has used. One that wakes up is
 // counted even where that is one too many: it runs already. One that becomes long where
 // that is one too many has to stop until the channel is closed.
-func (pl *place) note(d jail.Demand) (goOn <-chan struct{}) {
+func (pl *place) observe(d jail.Demand) (resume <-chan struct{}) {
 	p := pl.of
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.unstop(pl) // what was stopped is no more
+	p.removeStopped(pl) // what was stopped is no more
 	long := d.Used >= longAfter
 	if d.Core == pl.computes && long == pl.long {
 		return nil
@@ -149,9 +149,9 @@ func (pl *place) note(d jail.Demand) (goOn <-chan struct{}) {
 	p.count(pl, -1)
 	defer p.grant()
 	if d.Core && long && !pl.long && !pl.cells && p.long >= p.most/2 {
-		pl.computes, pl.long, pl.goOn = false, true, make(chan struct{})
+		pl.computes, pl.long, pl.resume = false, true, make(chan struct{})
 		p.stopped = append(p.stopped, pl)
-		return pl.goOn
+		return pl.resume
 	}
 	pl.computes, pl.long = d.Core, long
 	p.count(pl, 1)
@@ -159,9 +159,9 @@ func (pl *place) note(d jail.Demand) (goOn <-chan struct{}) {
 }
 
 // unstop takes a place out of those whose programs are stopped; mu is held.
-func (p *places) unstop(pl *place) {
-	if pl.goOn != nil {
-		pl.goOn = nil
+func (p *places) removeStopped(pl *place) {
+	if pl.resume != nil {
+		pl.resume = nil
 		p.stopped = slices.DeleteFunc(p.stopped, func(other *place) bool { return other == pl })
 	}
 }
@@ -179,8 +179,8 @@ func (p *places) count(pl *place, n int) {
 
 // amongFew waits until fewer programs compute than there are cores. Nothing else begins
 // meanwhile, and until the place is free no more than there are cores.
-func (pl *place) amongFew(ctx context.Context) error {
-	pl.note(jail.Demand{})
+func (pl *place) waitForFewer(ctx context.Context) error {
+	pl.observe(jail.Demand{})
 	p := pl.of
 	w := &waiter{granted: make(chan struct{})}
 	p.mu.Lock()
@@ -198,7 +198,7 @@ func (pl *place) amongFew(ctx context.Context) error {
 
 // free gives the place back.
 func (pl *place) free() {
-	pl.note(jail.Demand{})
+	pl.observe(jail.Demand{})
 	p := pl.of
 	p.mu.Lock()
 	defer p.mu.Unlock()

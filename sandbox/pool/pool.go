@@ -101,10 +101,10 @@ type Pool struct {
 	closed  bool
 	calls   sync.WaitGroup
 
-	life   context.Context    // of the interpreters
-	stop   context.CancelFunc // ends it
-	owners sync.WaitGroup
-	ward   ward
+	life       context.Context    // of the interpreters
+	stop       context.CancelFunc // ends it
+	owners     sync.WaitGroup
+	quarantine quarantine
 }
 
 var _ sandbox.Executor = (*Pool)(nil)
@@ -133,11 +133,11 @@ func New(ctx context.Context, cfg Config, start Start) (*Pool, error) {
 		return nil, err
 	}
 	p.life, p.stop = context.WithCancel(context.WithoutCancel(ctx))
-	p.ward = ward{life: p.life, start: start, room: wardRoom * cfg.Zygotes, freed: make(chan struct{})}
+	p.quarantine = quarantine{life: p.life, start: start, room: quarantineRatio * cfg.Zygotes, freed: make(chan struct{})}
 	for _, in := range first {
 		w := &worker{interpreter: in}
 		p.workers = append(p.workers, w)
-		p.owners.Go(func() { p.keep(p.life, w, in) })
+		p.owners.Go(func() { p.maintain(p.life, w, in) })
 	}
 	return p, nil
 }
@@ -155,7 +155,7 @@ func (p *Pool) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 	}
 	defer p.free(pl)
 	queued := time.Since(arrived)
-	res, err := p.run(jail.OnDemand(ctx, pl.note), req, pl)
+	res, err := p.run(jail.OnDemand(ctx, pl.observe), req, pl)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -166,7 +166,7 @@ func (p *Pool) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 
 // admit takes a place for a call.
 func (p *Pool) admit(ctx context.Context) (*place, error) {
-	return p.places.admit(ctx, func() time.Duration { return p.pace.advice(time.Now(), p.cfg.Queue) })
+	return p.places.admit(ctx, func() time.Duration { return p.pace.retryAfter(time.Now(), p.cfg.Queue) })
 }
 
 func (p *Pool) free(pl *place) {

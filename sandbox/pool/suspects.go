@@ -15,20 +15,20 @@ import (
 // that no other call has, and when that dies too, on one for itself. One that ends so
 // many of these is to blame.
 const (
-	suspicious = 2
-	together   = 8
-	convincing = 2
-	wardRoom   = 4 // interpreters of suspects for each ordinary one
+	deathsToSuspect  = 2
+	suspectsTogether = 8
+	deathsToBlame    = 2
+	quarantineRatio  = 4 // interpreters of suspects for each ordinary one
 )
 
 // wardWait is how long a suspect waits for an interpreter, in all. Then the call fails
 // as unavailable: it may not be to blame.
-const wardWait = 30 * time.Second
+const quarantineWait = 30 * time.Second
 
 // run executes req on an interpreter, again when that one dies under it.
 func (p *Pool) run(ctx context.Context, req sandbox.Request, pl *place) (sandbox.Result, error) {
 	starved := false
-	for deaths := 0; deaths < suspicious; {
+	for deaths := 0; deaths < deathsToSuspect; {
 		w, in, err := p.pick(ctx)
 		if err != nil {
 			return sandbox.Result{}, err
@@ -42,7 +42,7 @@ func (p *Pool) run(ctx context.Context, req sandbox.Request, pl *place) (sandbox
 			// A program leaves nothing behind, so it can run again, now beside few.
 			starved = true
 			p.starved.Add(1)
-			if err := pl.amongFew(ctx); err != nil {
+			if err := pl.waitForFewer(ctx); err != nil {
 				return sandbox.Result{}, err
 			}
 			continue
@@ -75,22 +75,22 @@ func (p *Pool) final(ctx context.Context, err error) error {
 // suspect runs a call during which interpreters died where it can harm few, and then
 // nobody.
 func (p *Pool) suspect(ctx context.Context, req sandbox.Request, pl *place) (sandbox.Result, error) {
-	patience := time.NewTimer(wardWait)
+	patience := time.NewTimer(quarantineWait)
 	defer patience.Stop()
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(p.life, cancel) //nolint:contextcheck // the life of the pool is no caller's, and ends these interpreters
 	defer stop()
 	alone := false
-	for deaths := 0; deaths < convincing; {
-		pl.note(jail.Demand{}) // while it waits
-		c, err := p.ward.enter(life, patience.C, alone)
-		pl.note(jail.Demand{Core: true})
+	for deaths := 0; deaths < deathsToBlame; {
+		pl.observe(jail.Demand{}) // while it waits
+		c, err := p.quarantine.enter(life, patience.C, alone)
+		pl.observe(jail.Demand{Core: true})
 		if err != nil {
 			return sandbox.Result{}, p.final(ctx, err)
 		}
 		res, err := c.in.Run(life, req)
-		p.ward.leave(c)
+		p.quarantine.leave(c)
 		if err == nil {
 			return res, nil
 		}

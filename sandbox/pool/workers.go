@@ -77,7 +77,7 @@ const (
 )
 
 // keep replaces the interpreter of w whenever it dies, until life ends.
-func (p *Pool) keep(life context.Context, w *worker, in Interpreter) {
+func (p *Pool) maintain(life context.Context, w *worker, in Interpreter) {
 	backoff := firstBackoff
 	for {
 		born := time.Now()

@@ -26,13 +26,13 @@ type session struct {
 	bytes   int64
 
 	// Guarded by table.mu.
-	kernel  Kernel        // nil when there is none
-	place   *list.Element // in table.idle; nil while a cell runs
-	rest    *list.Element // in table.resting; nil while a call is inside
-	inside  int           // calls that run or wait
-	last    time.Time     // when a call has left
-	rested  time.Time     // when the kernel began to wait
-	dropped bool
+	kernel    Kernel        // nil when there is none
+	idle      *list.Element // in table.idle; nil while a cell runs
+	inactive  *list.Element // in table.inactive; nil while a call is inside
+	inside    int           // calls that run or wait
+	last      time.Time     // when a call has left
+	idleSince time.Time     // when the kernel began to wait
+	dropped   bool
 }
 
 // entry is one cell of a history.
@@ -193,7 +193,7 @@ func (t *table) fits(s *session, req sandbox.Request) (why string, err error) {
 }
 
 // learn adds an answered cell to the history, unless it ended its kernel. mu is held.
-func (t *table) learn(s *session, req sandbox.Request, res *sandbox.Result) {
+func (t *table) record(s *session, req sandbox.Request, res *sandbox.Result) {
 	t.stats.Cells++
 	res.SessionNew, s.fresh, s.branch = s.fresh, false, ""
 	if s.dropped || res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
@@ -218,8 +218,8 @@ func (t *table) forget(s *session) {
 	t.bytes -= s.bytes
 	t.cells -= len(s.cells)
 	s.dropped = true
-	if s.rest != nil {
-		t.resting.Remove(s.rest)
-		s.rest = nil
+	if s.inactive != nil {
+		t.inactive.Remove(s.inactive)
+		s.inactive = nil
 	}
 }

@@ -90,9 +90,9 @@ func (t *table) detach(s *session) Kernel {
 	}
 	s.kernel = nil
 	t.kernels--
-	if s.place != nil {
-		t.idle.Remove(s.place)
-		s.place = nil
+	if s.idle != nil {
+		t.idle.Remove(s.idle)
+		s.idle = nil
 	}
 	return k
 }
@@ -115,8 +115,8 @@ func (m *Manager) ready(ctx context.Context, s *session, req sandbox.Request, st
 	var dead Kernel
 	if kept := s.kernel; kept != nil {
 		if !gone(kept) {
-			m.table.idle.Remove(s.place)
-			s.place = nil
+			m.table.idle.Remove(s.idle)
+			s.idle = nil
 			m.table.mu.Unlock()
 			return kept, nil // s may have been dropped since
 		}
@@ -184,12 +184,12 @@ func (m *Manager) settle(s *session, k Kernel, req sandbox.Request, res *sandbox
 	m.table.mu.Lock()
 	if err == nil {
 		res.SessionEnded = k.Spent()
-		m.table.learn(s, req, res)
+		m.table.record(s, req, res)
 	}
 	keep := s.kernel == k && err == nil && !gone(k)
 	switch {
 	case keep:
-		s.place, s.rested = m.table.idle.PushBack(s), time.Now()
+		s.idle, s.idleSince = m.table.idle.PushBack(s), time.Now()
 	case s.kernel == k: // otherwise the session was dropped meanwhile
 		m.table.detach(s)
 	}
@@ -250,7 +250,7 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 		}
 		if k.Spent() {
 			if res.Status == sandbox.StatusTimeLimit || res.Status == sandbox.StatusMemoryLimit {
-				return false, m.table.lose(s, fmt.Sprintf("cell %d of %d ended with %s when it was run again: %s", i+1, len(s.cells), res.Status, res.Reason))
+				return false, m.table.markLost(s, fmt.Sprintf("cell %d of %d ended with %s when it was run again: %s", i+1, len(s.cells), res.Status, res.Reason))
 			}
 			m.table.mu.Lock()
 			s.cells[i].fatal = true
@@ -267,7 +267,7 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 }
 
 // lose records that s cannot be rebuilt, so that no later call tries, and returns the error.
-func (t *table) lose(s *session, why string) error {
+func (t *table) markLost(s *session, why string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.lost = why
@@ -280,7 +280,7 @@ func (t *table) lose(s *session, why string) error {
 func (m *Manager) unproven(s *session, err error) error {
 	var refusal *jail.Refused
 	if s.proven && errors.As(err, &refusal) {
-		return m.table.lose(s, "a kernel is refused that could be made before: "+refusal.Reason)
+		return m.table.markLost(s, "a kernel is refused that could be made before: "+refusal.Reason)
 	}
 	return err
 }
@@ -309,7 +309,7 @@ func (t *table) expired(now time.Time) []Kernel {
 	var kernels []Kernel
 	for e := t.idle.Front(); e != nil; e = t.idle.Front() {
 		s := e.Value.(*session)
-		if now.Sub(s.rested) < t.cfg.Idle {
+		if now.Sub(s.idleSince) < t.cfg.Idle {
 			break
 		}
 		kernels = append(kernels, t.detach(s))

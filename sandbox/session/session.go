@@ -117,7 +117,7 @@ type table struct {
 	sessions map[key]*session
 	idle     list.List // sessions whose kernels wait, longest first
 	byRun    map[string]int
-	resting  list.List // sessions without a call inside, longest first
+	inactive list.List // sessions without a call inside, longest first
 	kernels  int       // that exist or are being started
 	bytes    int64     // of the texts of all histories
 	cells    int       // of all histories
@@ -233,13 +233,13 @@ func (t *table) enter(k key, weight int64) (*session, error) {
 	if s.inside > t.cfg.MaxWaiting {
 		return nil, overloaded("%d cells of the session wait", t.cfg.MaxWaiting)
 	}
-	if s.rest != nil {
-		t.resting.Remove(s.rest)
-		s.rest = nil
+	if s.inactive != nil {
+		t.inactive.Remove(s.inactive)
+		s.inactive = nil
 	}
 	s.inside++
 	t.calls.Add(1)
-	thinned = t.thin(k.run, weight)
+	thinned = t.evictHistories(k.run, weight)
 	return s, nil
 }
 
@@ -247,7 +247,7 @@ func (t *table) enter(k key, weight int64) (*session, error) {
 // longest, among all or, where the run has more than half of the sessions, among its own, so
 // that one run cannot displace the sessions of others. It is nil when none rests.
 func (t *table) oldest(run string) *session {
-	front := t.resting.Front()
+	front := t.inactive.Front()
 	if t.byRun[run] > t.cfg.MaxSessions/2 {
 		for e := front; e != nil; e = e.Next() {
 			if s := e.Value.(*session); s.key.run == run {
@@ -272,7 +272,7 @@ func (t *table) leave(s *session) {
 	case s.kernel == nil && len(s.cells) == 0:
 		t.forget(s)
 	default:
-		s.rest = t.resting.PushBack(s)
+		s.inactive = t.inactive.PushBack(s)
 	}
 	t.calls.Done()
 }
