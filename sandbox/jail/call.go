@@ -13,8 +13,9 @@ import (
 	"temper/sandbox"
 )
 
-// patience is how long a zygote may take to answer, or a killed child to end, before
-// the zygote is killed with all it holds. Both need a core, which may be long in coming.
+// patience bounds how long a zygote may take to answer, and a killed child to end. After it
+// the owner kills the zygote with all its children. Both need a core, which a busy machine
+// may grant late.
 const patience = 30 * time.Second
 
 // call is one child in flight.
@@ -23,7 +24,7 @@ type call struct {
 	slot       slot
 	kind       uint32
 	ended      chan struct{}
-	timesReply chan times // what the zygote answers to ask
+	timesReply chan times // the reply to ask
 
 	exit exit  // valid after ended, with err
 	err  error // why there is no exit
@@ -34,10 +35,10 @@ type call struct {
 	killed bool // we have killed it
 	pid    int  // as this process sees it; 0 until looked up
 
-	pausedFor time.Duration // for which it was stopped; this and the next belong to who watches it
+	pausedFor time.Duration // total time stopped; only the watching goroutine uses this and the fields below
 
 	nice  int // of its threads
-	score int // by which the kernel finds it first when memory is short
+	score int // OOM score of its process
 }
 
 func (z *zygote) newCall(kind uint32) *call {
@@ -50,7 +51,7 @@ func (c *call) fail(err error) { c.once.Do(func() { c.err = err; close(c.ended) 
 func (c *call) replyTimes(t times) {
 	select {
 	case c.timesReply <- t:
-	default: // an answer that nobody waited for is there already
+	default: // an unread reply is still in the channel
 	}
 }
 
@@ -84,7 +85,7 @@ func (c *call) request(p *packet) {
 // does not answer in time.
 func (c *call) ask() (times, bool) {
 	select {
-	case <-c.timesReply: // late, of an earlier question
+	case <-c.timesReply: // a late reply to an earlier ask
 	default:
 	}
 	c.request(slotPacket(opTimes, c.slot.number))
@@ -99,9 +100,9 @@ func (c *call) ask() (times, bool) {
 	return times{}, false
 }
 
-// run executes req, whose limits are complete, in a fresh child and returns its
-// result. The error is ErrDied when the zygote ended first, ErrStarved when the
-// machine was too busy, and ctx.Err() when ctx ended first; the program is dead then.
+// run executes req, whose limits are complete, in a fresh child and returns its result. It
+// returns ErrDied when the zygote ended first, ErrStarved when the machine was too busy,
+// and ctx.Err() when ctx ended first; in all three cases the program is dead.
 func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	req.Limits = fill(req.Limits, z.jail.cfg.Defaults)
 	if why := z.jail.Refuse(req); why != "" {
@@ -162,7 +163,7 @@ func (z *zygote) send(c *call, uid uint32, limits sandbox.Limits, remote []int) 
 	return nil
 }
 
-// files are the descriptors of one call.
+// files holds the descriptors of one call.
 type files struct {
 	memory   int
 	recordAt int64
@@ -209,8 +210,8 @@ func openFiles(req sandbox.Request, memory int, preamble []byte) (_ *files, err 
 	return f, nil
 }
 
-// begun returns when the program began, by the monotonic clock; 0 when its layers do
-// not hold yet. The child notes it before it runs a line of the program.
+// begun returns when the program began, by the monotonic clock, or 0 while its layers are
+// not complete. The child writes this time before it runs a line of the program.
 func (f *files) begun() time.Duration {
 	var b [stampAt + 8]byte
 	if _, err := unix.Pread(f.memory, b[:], 0); err != nil || binary.LittleEndian.Uint32(b[:]) == stageForked {
@@ -219,7 +220,7 @@ func (f *files) begun() time.Duration {
 	return time.Duration(binary.LittleEndian.Uint64(b[stampAt:]))
 }
 
-// drain starts to read the output as it comes.
+// drain starts goroutines that read the output while the program runs.
 func (f *files) drain() {
 	f.draining = true
 	for _, c := range []*capture{f.out, f.err} {
@@ -228,12 +229,12 @@ func (f *files) drain() {
 	}
 }
 
-// collect reads what is left of the output of a dead program.
+// collect reads the remaining output of a dead program.
 func (f *files) collect() {
 	for _, c := range []*capture{f.out, f.err} {
 		if f.draining {
-			// The end of the stream is near; the deadline only matters where
-			// processes can outlive their namespace. It fails when read has ended.
+			// The stream ends soon. The deadline matters only where
+			// processes can outlive their namespace; it fails after read has ended.
 			_ = c.file.SetReadDeadline(time.Now().Add(time.Second))
 		} else {
 			c.takeFrom(c.fd)
@@ -242,7 +243,7 @@ func (f *files) collect() {
 	f.readers.Wait()
 }
 
-// memoryFile returns an anonymous file with content, of the given size.
+// memoryFile returns an anonymous file of the given size that holds content.
 func memoryFile(content []byte, size int64) (int, error) {
 	fd, err := unix.MemfdCreate("call", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -257,11 +258,11 @@ func memoryFile(content []byte, size int64) (int, error) {
 	return fd, nil
 }
 
-// closeRemote closes our copies of what the child has now.
+// closeRemote closes the owner's copies of the descriptors that the child received.
 func (f *files) closeRemote() {
 	for _, fd := range f.remote {
 		if fd != f.memory {
-			_ = unix.Close(fd) // ours alone; a failed close leaves nothing to do
+			_ = unix.Close(fd) // only this process uses it; a failed close leaves nothing to do
 		}
 	}
 	f.remote = nil

@@ -9,9 +9,9 @@ import (
 	"temper/sandbox"
 )
 
-// drainAfter is how long a program runs before its output is read as it comes.
-// A shorter one leaves its output in the pipes, which are read when it is dead:
-// that saves a call two goroutines and their wake-ups.
+// drainAfter is how long a program runs before the owner reads its output. A shorter
+// program leaves its output in the pipes, which are read after its death: that saves a call
+// two goroutines and their wake-ups.
 const drainAfter = 20 * time.Millisecond
 
 // stop says why a program was stopped from outside.
@@ -24,10 +24,10 @@ const (
 	stoppedByFlood
 	stoppedByContext
 	stoppedByStarvation
-	stoppedByMemory // of several processes together
+	stoppedByMemory // all processes of the program together
 )
 
-// watch enforces on one program what it cannot enforce on itself.
+// watch enforces the limits that a program cannot enforce on itself.
 type watch struct {
 	call  *call
 	files *files
@@ -37,16 +37,16 @@ type watch struct {
 	known times // at the last tick
 	why   stop
 
-	wake      <-chan struct{} // not nil while the program is stopped until its next turn
+	wake      <-chan struct{} // not nil while the program is paused; closed to resume it
 	pausedAt  time.Time
-	pausedFor time.Duration // all the time for which it was stopped
+	pausedFor time.Duration // total time of finished pauses
 
-	memory  int64         // of all processes of the program together
-	treeCPU time.Duration // processor time of all of them, as far as it was seen
+	memory  int64         // limit for all processes of the program together
+	treeCPU time.Duration // largest observed processor time of all processes
 }
 
-// supervise waits for the end of the program. When it returns, the program is dead.
-// The error is that of a program that was stopped because it starved.
+// supervise waits for the end of the program. When it returns, the program is dead. It
+// returns an error only for a program that was stopped because it starved.
 func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, f *files) (stop, error) {
 	first := min(drainAfter, limits.Wall, limits.CPU)
 	w := &watch{call: c, files: f, timer: time.NewTimer(first), memory: limits.Memory}
@@ -86,8 +86,8 @@ func (w *watch) halt(reason stop) {
 	w.timer.Reset(patience)
 }
 
-// tick looks at a program that is still there and sets the timer for the next look.
-// The limits count from the fork, which only the zygote knows.
+// tick checks a running program and sets the timer for the next check. The limits count
+// from the fork, whose time only the zygote knows.
 func (w *watch) tick() {
 	if w.why != notStopped {
 		w.call.zygote.kill() // it does not end; serve fails all calls of the zygote
@@ -118,7 +118,7 @@ func (w *watch) tick() {
 		return
 	}
 	if w.call.zygote.spawn {
-		// Stopping the first process would not stop the others: it takes no turns.
+		// SIGSTOP would stop only the first process, so such a program is never paused.
 		w.timer.Reset(min(next, spawnLook))
 		return
 	}
@@ -131,12 +131,13 @@ func (w *watch) tick() {
 	w.timer.Reset(next)
 }
 
-// rest stops the program, outside of its time, until it may go on.
+// pause stops the program, without counting the time, until wake is closed.
 func (w *watch) pause(wake <-chan struct{}) {
 	w.wake, w.pausedAt = wake, time.Now()
 	w.call.signal(unix.SIGSTOP)
 }
 
+// resume continues a paused program.
 func (w *watch) resume() {
 	w.wake = nil
 	w.pausedFor += time.Since(w.pausedAt)
@@ -146,7 +147,7 @@ func (w *watch) resume() {
 	}
 }
 
-// look returns what is known of the threads of the program.
+// look returns the state of the threads of the program.
 func (w *watch) look() threadStats {
 	pid := w.call.findPID(w.known.pid)
 	now := threads(pid)
