@@ -8,7 +8,7 @@ import (
 	"temper/sandbox"
 )
 
-// gate counts the calls inside and, once it is shut, lets no more in: one place
+// callGate counts the calls inside and, once it is closed, admits no more: one place
 // decides for every API and every kind of call.
 type callGate struct {
 	exec sandbox.Executor
@@ -16,7 +16,7 @@ type callGate struct {
 	mu     sync.Mutex
 	shut   bool
 	inside int
-	empty  chan struct{} // closed when the gate is shut and nobody is inside
+	empty  chan struct{} // closed when the gate is closed and no call is inside
 }
 
 func newCallGate(exec sandbox.Executor) *callGate {
@@ -62,7 +62,8 @@ func (g *callGate) close() int {
 	return g.inside
 }
 
-// wait returns when the calls inside a closed gate have left, or ctx.Err().
+// wait waits until the calls inside a closed gate have left. It returns ctx.Err() if ctx
+// ends first.
 func (g *callGate) wait(ctx context.Context) error {
 	select {
 	case <-g.empty:

@@ -10,28 +10,29 @@ import (
 	"temper/sandbox"
 )
 
-// ward has the interpreters of suspects. One starts when it is needed and ends when the
-// last of its calls leaves.
+// quarantine holds the interpreters of suspects. Each starts with its first call and ends
+// when its last call leaves.
 type quarantine struct {
-	life  context.Context // of the pool: what one suspect started may serve others
+	life  context.Context // life of the pool: an interpreter may outlive the call that starts it
 	start Start
 
 	mu           sync.Mutex
 	interpreters []*quarantined
 	room         int           // for more of them
-	freed        chan struct{} // closed and replaced when there is room, also in one of cells
+	freed        chan struct{} // closed and replaced when a call leaves
 }
 
-// cell is one interpreter of a ward.
+// quarantined is one interpreter of a quarantine.
 type quarantined struct {
-	ready     chan struct{} // closed when the next two are known
+	ready     chan struct{} // closed when in and err are set
 	in        Interpreter
 	err       error
-	exclusive bool // for one call
-	inside    int  // guarded by ward.mu
+	exclusive bool // for a single call
+	inside    int  // guarded by quarantine.mu
 }
 
-// enter returns a cell for a suspect, for itself when alone. The caller leaves it.
+// enter returns an interpreter for a suspect, an exclusive one when alone. The caller calls
+// leave.
 func (q *quarantine) enter(ctx context.Context, giveUp <-chan time.Time, alone bool) (*quarantined, error) {
 	for {
 		c, fresh, freed := q.find(alone)
@@ -46,7 +47,7 @@ func (q *quarantine) enter(ctx context.Context, giveUp <-chan time.Time, alone b
 				return nil, ctx.Err()
 			}
 		case fresh:
-			c.in, c.err = q.start(q.life) //nolint:contextcheck // it may serve other calls than that of ctx
+			c.in, c.err = q.start(q.life) //nolint:contextcheck // it may also serve other calls
 			close(c.ready)
 		default:
 			<-c.ready
@@ -55,12 +56,12 @@ func (q *quarantine) enter(ctx context.Context, giveUp <-chan time.Time, alone b
 			return c, nil
 		}
 		q.leave(c)
-		return nil, fmt.Errorf("%w: %v", sandbox.ErrUnavailable, c.err) //nolint:errorlint // the death of this one is no death under the call
+		return nil, fmt.Errorf("%w: %v", sandbox.ErrUnavailable, c.err) //nolint:errorlint // this death does not count against the call
 	}
 }
 
-// find returns a cell with room, one that the caller has to start when fresh, or
-// the channel that says when to look again.
+// find returns an interpreter with room, with fresh if the caller has to start it, or a
+// channel that closes when a call leaves.
 func (q *quarantine) find(alone bool) (c *quarantined, fresh bool, freed <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,7 +80,7 @@ func (q *quarantine) find(alone bool) (c *quarantined, fresh bool, freed <-chan 
 	return c, true, nil
 }
 
-// ended reports whether the interpreter did not start, or has died.
+// ended reports whether the interpreter has died or did not start.
 func (c *quarantined) ended() bool {
 	select {
 	case <-c.ready:
@@ -97,7 +98,7 @@ func (c *quarantined) ended() bool {
 	}
 }
 
-// leave takes a call out of its cell; the last one ends the interpreter.
+// leave removes a call from its interpreter; the last call ends the interpreter.
 func (q *quarantine) leave(c *quarantined) {
 	q.mu.Lock()
 	c.inside--

@@ -11,14 +11,14 @@ import (
 	"temper/sandbox/pool"
 )
 
-// Kernel runs cells until it dies; *jail.Kernel is one.
+// Kernel runs cells until it dies; *jail.Kernel implements it.
 type Kernel interface {
 	// Run runs a cell. The kernel is gone after a status other than ok and error
 	// and after an error: jail.ErrDied when it or its interpreter ended first,
 	// jail.ErrStarved, or ctx.Err().
 	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
-	// Replay runs req.Code as Run does, within its limits or least where that is more.
-	// The output is dropped and not limited.
+	// Replay runs req.Code as Run does, within its limits or least, whichever is larger.
+	// It drops the output, which has no limit.
 	Replay(ctx context.Context, req sandbox.Request, least time.Duration) (sandbox.Result, error)
 	// Spent reports whether the last cell ended the kernel or met a limit.
 	Spent() bool
@@ -31,8 +31,8 @@ type Kernel interface {
 // Start makes a kernel that has run req.Fixture; *jail.Refused when it cannot be.
 type Start func(ctx context.Context, req sandbox.Request) (Kernel, error)
 
-// Admit runs f while it holds a slot for req. Its own errors are those of an
-// Executor; the error of f is returned as it is.
+// Admit runs f while it holds a slot for req. It returns the errors of an Executor, and the
+// error of f unchanged.
 type Admit func(ctx context.Context, req sandbox.Request, f func(ctx context.Context, start Start) error) error
 
 // OnPool admits cells to the slots of p, so that cells and calls share one queue. A
@@ -118,7 +118,7 @@ func (m *Manager) ready(ctx context.Context, s *session, req sandbox.Request, st
 			m.table.idle.Remove(s.idle)
 			s.idle = nil
 			m.table.mu.Unlock()
-			return kept, nil // s may have been dropped since
+			return kept, nil // s may have been dropped meanwhile
 		}
 		dead = m.table.detach(s)
 	}
@@ -178,8 +178,8 @@ func (m *Manager) makeRoom() bool {
 	return len(victims) > 0
 }
 
-// settle ends a cell of s: it records the cell if it counts, and keeps the kernel for the
-// next cell or discards it.
+// settle ends a cell of s: it records the cell unless the cell left no state, and keeps the
+// kernel for the next cell or discards it.
 func (m *Manager) settle(s *session, k Kernel, req sandbox.Request, res *sandbox.Result, err error) {
 	m.table.mu.Lock()
 	if err == nil {
@@ -266,7 +266,8 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 	return false, nil
 }
 
-// lose records that s cannot be rebuilt, so that no later call tries, and returns the error.
+// markLost records that s cannot be rebuilt, so that no later call tries, and returns the
+// error.
 func (t *table) markLost(s *session, why string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
