@@ -7,6 +7,9 @@ var manyMethods = map[string]string{
 	"internal/placement/placementtest.Fake": "the port, and all that a test does to a cluster",
 	"internal/chat/tokenizer.Tokenizer":     "a setter for each part of tokenizer.json, which the parser calls while it reads",
 	"internal/answer.parser":                "a method for each rule of the grammar",
+	"internal/answer.reals":                 "exact, complex and real arithmetic share one evaluation: a complex operation is made of real ones, and an evaluation of both",
+	"internal/answer.complexes":             "the complex operations and the evaluation over them; see internal/answer.reals",
+	"internal/run/replay.target":            "a step that was found, within the work of making it again, which reads all of it",
 }
 
 // manyFiles are the packages with more files than maxFiles, each with its reason.
