@@ -298,7 +298,7 @@ func (o *operator) tooOld(c spec.Cluster) {
 		o.t.Logf("Nomad %s signs identities: %v", version, err)
 		return
 	}
-	o.wants("an old server", err, fleet.ErrTooOld, "has version "+version.String()+" and would drop without a word: shop-control: TaskGroups[0].Tasks[0].Identities (Nomad 1.7.0 or newer)")
+	o.wants("an old server", err, fleet.ErrTooOld, "has version "+version.String()+" and would drop without an error: shop-control: TaskGroups[0].Tasks[0].Identities (Nomad 1.7.0 or newer)")
 }
 
 // nodesThatSay: without a device plugin a node's meta says what it has, and one trainer has all of it.
@@ -347,7 +347,7 @@ func (o *operator) everyday(f *fleet.Fleet, c spec.Cluster) {
 		o.t.Errorf("status %+v (%v)", status, err)
 	}
 	var log strings.Builder
-	if err := f.Logs(ctx, "gateway", fleet.LogOptions{Bytes: 4096}, &log); err != nil || !strings.Contains(log.String(), "serves gateway --listen") {
+	if err := f.Logs(ctx, "gateway", fleet.LogOptions{Bytes: 4096}, &log); err != nil || !strings.Contains(log.String(), "serves role gateway --listen") {
 		o.t.Errorf("log of the gateway: %q (%v)", log.String(), err)
 	}
 	o.follows(f)
@@ -406,8 +406,8 @@ func (o *operator) follows(f *fleet.Fleet) {
 		slices.Sort(got[:2])
 	}
 	want := [][2]string{
-		{"shop-sandbox.sandbox[0] on one (", ") | serves sandbox --listen"}, {"shop-sandbox.sandbox[1] on one (", ") | serves sandbox --listen"},
-		{"==> shop-sandbox.sandbox[2] on one (", ") begins"}, {"shop-sandbox.sandbox[2] on one (", ") | serves sandbox --listen"},
+		{"shop-sandbox.sandbox[0] on one (", ") | serves role sandbox --listen"}, {"shop-sandbox.sandbox[1] on one (", ") | serves role sandbox --listen"},
+		{"==> shop-sandbox.sandbox[2] on one (", ") begins"}, {"shop-sandbox.sandbox[2] on one (", ") | serves role sandbox --listen"},
 		{"==> shop-sandbox.sandbox[2] on one (", ") has ended"},
 	}
 	err := <-ended

@@ -255,7 +255,7 @@ func (s *stuckCluster) waitsForPromotion() {
 	s.write("exec sleep 3605", "1s", 1, true)
 	err := s.applySoon()
 	d := s.deployment(api.DeploymentStatusRunning)
-	s.wants("a canary", err, nomad.ErrBusy, "job shop-control: not now: its change waits for somebody's word: nomad deployment promote "+d.ID[:8])
+	s.wants("a canary", err, nomad.ErrBusy, "job shop-control: not now: its change waits for a promotion: nomad deployment promote "+d.ID[:8])
 	if _, _, err := s.agents.API.Deployments().PromoteAll(d.ID, nil); err != nil {
 		s.t.Fatal(err)
 	}

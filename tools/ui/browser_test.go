@@ -98,7 +98,7 @@ func dashboardWith(t *testing.T, change func(store string), flags ...string) str
 		t.Fatal(err)
 	}
 	change(store)
-	cmd := exec.Command(program(t, root), append([]string{"ui", "--store", "file://" + store, "--home", t.TempDir(), "--listen", "127.0.0.1:0"}, flags...)...)
+	cmd := exec.Command(program(t, root), append([]string{"role", "ui", "--store", "file://" + store, "--home", t.TempDir(), "--listen", "127.0.0.1:0"}, flags...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {

@@ -52,12 +52,12 @@ func TestFilesFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	lengthen(t, store, 60, 33)
-	cmd := exec.Command(program(t, root), "report", "demo", "--store", "file://"+store, "--home", t.TempDir(), "-o", out)
+	cmd := exec.Command(program(t, root), "export", "demo", "--format", "html", "--store", "file://"+store, "--home", t.TempDir(), "-o", filepath.Join(out, "demo.html"))
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	ctx := browser(t)
-	for name, page := range map[string]string{"analysis": filepath.Join(root, "..", "internal", "analysis", "testdata", "page.html"), "report": filepath.Join(out, "demo.html")} {
+	for name, page := range map[string]string{"analysis": filepath.Join(root, "..", "internal", "evaluate", "testdata", "page.html"), "report": filepath.Join(out, "demo.html")} {
 		for _, width := range []int64{1440, 420, 360} {
 			t.Run(fmt.Sprint(name, "/", width), func(t *testing.T) {
 				if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 740)); err != nil {
