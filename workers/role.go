@@ -20,8 +20,8 @@ import (
 	"temper/internal/role"
 )
 
-// Role is what one process of the service is for. Building one touches nothing:
-// what is wrong with its places shows when it serves.
+// Role is the purpose of one process of the service. Building one touches nothing: errors
+// of its places show when it serves.
 type Role struct {
 	// Row is the role in the table of roles. Its needs must be reachable for the role to be ready. A role with
 	// OwnListener answers for health and metrics in Run.

@@ -21,7 +21,7 @@ const (
 	ClusterWorkflowID = "cluster"
 )
 
-// ClusterInput is what one execution of Cluster hands to the next.
+// ClusterInput is the state that one execution of Cluster hands to the next.
 type ClusterInput struct {
 	Floor    placement.Admission `json:"floor"`
 	Settings placement.Settings  `json:"settings"`

@@ -103,7 +103,7 @@ func (c Command) check() error {
 	return nil
 }
 
-// grammar is what a command takes besides reason and by, and what it does.
+// grammar lists the fields that a command takes besides reason and by, and its effect.
 type grammar struct {
 	keys  []string
 	about string // for the web UI

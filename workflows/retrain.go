@@ -16,10 +16,9 @@ import (
 	"temper/internal/run/retrain"
 )
 
-// Retrain makes one re-training of a schedule: it looks for new problems, runs
-// RLRun on them from the last good policy, and publishes what comes out if it
-// passes the gate. A Temporal Schedule starts it; its one argument is what a
-// person writes there, see retrain.Input.
+// Retrain makes one re-training of a schedule: it looks for new problems, runs RLRun on
+// them from the last good policy, and publishes the new policy if it passes the gate. A
+// Temporal Schedule starts it; a person writes its one argument there, see retrain.Input.
 func Retrain(ctx workflow.Context, in retrain.Input) (retrain.Outcome, error) {
 	info := workflow.GetInfo(ctx)
 	r := &retraining{in: in, runID: runIDOfStart(info, retrainRunID(info.WorkflowExecution.ID))}

@@ -9,7 +9,7 @@ import (
 	"temper/internal/run"
 )
 
-// runState is what a run does now, and how it shows that: as its status, on its page of the
+// runState is the current state of a run, which shows it as its status, on its page of the
 // web UI and as a search attribute.
 type runState struct {
 	runID string

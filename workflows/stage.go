@@ -29,7 +29,7 @@ type StageInput struct {
 	// EndBefore is the step that a fork's stage ends before, as its parent's did; 0
 	// = none.
 	EndBefore int `json:"end_before,omitempty"`
-	// Seal is what the signals of the run carry.
+	// Seal is carried by the signals of the run; see seal.
 	Seal string `json:"seal,omitempty"`
 	// Window is how many steps sampling may be ahead of learning; 0 = none.
 	Window int `json:"window,omitempty"`
@@ -74,7 +74,7 @@ type StageProgress struct {
 	Ahead []sampledStep `json:"ahead,omitempty"`
 }
 
-// StageResult is what the run needs of a finished stage.
+// StageResult is the run's data of a finished stage.
 type StageResult struct {
 	Policy run.Policy       `json:"policy"`
 	Filter run.FilterResult `json:"filter"`
@@ -353,7 +353,7 @@ func (s *stage) recordCut(ctx workflow.Context, cause error) (kind, note string,
 	return kind, note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
 }
 
-// stageSignal is what a stage signals to its run at a pause and at its end.
+// stageSignal is the signal of a stage to its run at a pause and at its end.
 type stageSignal struct {
 	holding
 	// Alerts are the troubles that stand. Where only they are news, the rest says

@@ -59,12 +59,13 @@ type RunStatus struct {
 	// evaluations not counted; 0 = not known.
 	ETASeconds    float64 `json:"eta_seconds"`
 	PolicyVersion int64   `json:"policy_version"`
-	// Reason is what the person who paused or stopped the run gave, By who that
-	// was, where it was said, and Since when.
+	// Reason, By and Since describe a pause or stop: the reason given, the person if known,
+	// and the time.
 	Reason string     `json:"reason,omitempty"`
 	By     string     `json:"by,omitempty"`
 	Since  *time.Time `json:"since,omitempty"`
-	// Frozen is what the server itself has paused: the run, its stage or what started it.
+	// Frozen is the server's own pause: of the run, its stage or the workflow that started
+	// it.
 	Frozen *Freeze `json:"frozen,omitempty"`
 	// Amendments are the changes of the configuration, one line each.
 	Amendments []string `json:"amendments,omitempty"`

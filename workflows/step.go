@@ -32,7 +32,7 @@ type StepInput struct {
 type StepResult struct {
 	Policy  run.Policy  `json:"policy"`
 	Numbers StepNumbers `json:"numbers"`
-	// Watched is what the watch says of the step.
+	// Watched is the watch's result of the step.
 	Watched run.Watched `json:"watched,omitzero"`
 }
 

@@ -32,7 +32,7 @@ const (
 	MethodUndecided Method = "undecided" // the answer could not be decided within the limits of a comparison
 )
 
-// Verdict is what a comparison found.
+// Verdict is the result of a comparison.
 type Verdict struct {
 	Equal  bool
 	Method Method

@@ -371,7 +371,7 @@ func positive(n *node) bool {
 	return z.im.Sign() == 0 && z.re.Sign() > 0
 }
 
-// maxSign is what the sign of a number may cost.
+// maxSign bounds the work to find the sign of a number.
 const maxSign = 5000
 
 // scaled takes the factor of a variable to the other side: -x < -1 is 1 < x.

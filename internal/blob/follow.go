@@ -17,8 +17,8 @@ type hashedBuffer struct {
 
 	mu   sync.Mutex
 	more sync.Cond
-	// done is how far the bytes are there without a gap; islands are what lies
-	// beyond the first gap, by its beginning.
+	// done is the length of the bytes without a gap; islands are the ranges beyond the
+	// first gap, by their beginning.
 	done    int64
 	islands map[int64]int64
 	closed  bool

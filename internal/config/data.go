@@ -2,7 +2,7 @@ package config
 
 import "fmt"
 
-// Data is what preparation makes of the sets of a run.
+// Data is how preparation processes the sets of a run.
 type Data struct {
 	// Mix are the files whose dialogues SFT learns from, in place of sft.data.
 	Mix []MixPart `yaml:"mix,omitempty" json:"mix,omitempty"`

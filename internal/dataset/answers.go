@@ -18,7 +18,7 @@ const (
 	Integers   Answers = "integers"   // whole numbers, as in the paper of rStar2-Agent
 )
 
-// Rules are what an answer and its prompt must be.
+// Rules are conditions on an answer and its prompt.
 type Rules struct {
 	Answers Answers
 	// MaxDigits bounds the digits of a whole number; 0 for no bound.

@@ -42,7 +42,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Vocabulary is what has to be known of token ids.
+// Vocabulary describes token ids.
 type Vocabulary interface {
 	// Decode is the text of ids; a token may be part of a character.
 	Decode(ids []int32) string

@@ -85,7 +85,7 @@ type Sample struct {
 	Turns  int `json:"turns"`
 	Calls  int `json:"calls"`
 	Failed int `json:"failed_calls"`
-	// Response is what all turns said.
+	// Response is the text of all turns.
 	Response string `json:"response"`
 }
 

@@ -33,7 +33,7 @@ func NewLister(store blob.Store) *Lister { return &Lister{store: store, known: m
 // stores state times in whole seconds, and clocks differ.
 const settled = 10 * time.Second
 
-// List is what the catalog says of all runs, by id.
+// List returns the catalog's entries of all runs, by id.
 func (l *Lister) List(ctx context.Context) ([]run.CatalogEntry, error) {
 	infos, _, err := l.store.ListFolder(ctx, artifact.CatalogRoot)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Verified is what a check of all bytes of a store found.
+// Verified is the result of a check of all bytes of a store.
 type Verified struct {
 	checkpoint.Verified
 	Runs []chain.Report `json:"runs"`

@@ -311,7 +311,8 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	return artifact.PutOnce(ctx, t.Store, layout.Step(in.Step).TrainResult(), out)
 }
 
-// compilation is what was compiled before a span of work; before is nil when not counted.
+// compilation counts the programs compiled during a span of work. before is the count at
+// its beginning; nil when not counted.
 type compilation struct {
 	count  func() series.Graphs
 	before *series.Graphs

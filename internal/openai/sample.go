@@ -44,7 +44,7 @@ type draw struct {
 	own bool
 }
 
-// piece is what has been sampled since the piece before.
+// piece is the sampled text since the piece before.
 type piece struct {
 	// Text is certain: no stop string can take it back.
 	Text     string

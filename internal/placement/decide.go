@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Do is what is to be done.
+// Do is the kind of a Decision.
 type Do string
 
 // The decisions.
@@ -50,7 +50,7 @@ type Decision struct {
 	Jobs []Job `json:"jobs,omitempty"`
 }
 
-// toldGranted is what a run was told that works.
+// toldGranted is the last message to a run that has its room.
 const toldGranted = "granted"
 
 // Decide says what is to be done now, in this order. The caller answers every decision

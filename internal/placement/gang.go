@@ -25,7 +25,7 @@ const (
 	Leaving Phase = "leaving"
 )
 
-// Policy is what an operator may choose. Zero values are the defaults.
+// Policy holds the settings of an operator. Zero values are the defaults.
 type Policy struct {
 	// StartPatience is how long a gang may take until all instances run; 0 is five minutes.
 	// One that takes longer is stopped and waits again.
@@ -64,7 +64,7 @@ const askPause = time.Minute
 // seemed to be room.
 const noRoomPause = 15 * time.Second
 
-// Request is what a run asks for.
+// Request is a run's request for room.
 type Request struct {
 	Run string `json:"run"`
 	// Holder is the workflow that the answers go to.
@@ -102,7 +102,7 @@ type Tenant struct {
 	Urged bool `json:"urged,omitempty"`
 	// Again says that a leaving run has asked anew.
 	Again bool `json:"again,omitempty"`
-	// Told is what the run was last told.
+	// Told is the last message to the run.
 	Told string `json:"told,omitempty"`
 	// Done says that the decision of the phase was carried out.
 	Done bool `json:"done,omitempty"`

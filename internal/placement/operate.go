@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Settings are what an operator has chosen for the cluster.
+// Settings are an operator's settings of the cluster.
 type Settings struct {
 	Policy Policy `json:"policy"`
 	Rules  []Rule `json:"rules,omitempty"`

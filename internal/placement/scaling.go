@@ -70,7 +70,7 @@ func (r Rule) Check() (wrong []string) {
 	return wrong
 }
 
-// Load is what was measured of a group.
+// Load is the measured load of a group.
 type Load struct {
 	Job string `json:"job"`
 	// Count is the number of instances that are wanted now, Answering those that answer.
@@ -89,7 +89,7 @@ type Load struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// State is what a rule remembers of its group.
+// State is the state of a rule between decisions.
 type State struct {
 	Job string `json:"job"`
 	// Spare is since when the group could be smaller, Late since when its backlog is old;

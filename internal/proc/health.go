@@ -25,7 +25,7 @@ const (
 	checkAge = time.Second
 )
 
-// Health is what a process says of itself. It is safe for concurrent use.
+// Health is the state that a process reports. It is safe for concurrent use.
 type Health struct {
 	name    string
 	started time.Time

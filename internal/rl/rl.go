@@ -73,11 +73,11 @@ type ToolCall struct {
 	Arguments string        `json:"arguments,omitempty"`
 	Status    status.Status `json:"status"`
 	Response  string        `json:"response"` // text shown to the policy, after truncation
-	// Spent is what the call took; not part of the run's bits.
+	// Spent is the time of the call; not part of the run's bits.
 	Spent CallTime `json:"-"`
 }
 
-// CallTime is what a call took. Queue to Stderr are 0 where no program ran.
+// CallTime is the time of a call. Queue to Stderr are 0 if no program ran.
 type CallTime struct {
 	// Begin is when the call began, since the trajectory did, and Took how long the
 	// trajectory waited for its answer.
@@ -87,7 +87,7 @@ type CallTime struct {
 	Queue, Wall, CPU         time.Duration
 	PeakMemory               int64 // bytes
 	StdoutBytes, StderrBytes int
-	// Stdout and Stderr are what the program printed, where the run keeps it.
+	// Stdout and Stderr are the output of the program, if the run keeps it.
 	Stdout, Stderr string
 }
 
@@ -157,7 +157,8 @@ type Trajectory struct {
 	// AnswerTags is the number of <answer> blocks in the response.
 	AnswerTags int     `json:"answer_tags"`
 	Reward     float64 `json:"reward"`
-	// Details are what the run's own reward function says beside the reward: a JSON object.
+	// Details is the JSON object that the run's own reward function returns beside the
+	// reward.
 	Details string `json:"reward_details,omitempty"`
 	// Err says what went wrong in an excluded trajectory.
 	Err string `json:"err,omitempty"`

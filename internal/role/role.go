@@ -60,7 +60,7 @@ type Port struct {
 // Row describes one role.
 type Row struct {
 	Name string
-	// Does is what the role does, in one line for people.
+	// Does describes the role in one line for people.
 	Does string
 	// Program is the binary; empty for a program of the machine's own system.
 	Program string
@@ -92,7 +92,8 @@ type Job struct {
 	Required string
 	// Load scales the role between its count and its max; empty for a fixed count.
 	Load Load
-	// Folder is what the role keeps, below the data folder of its node; empty for nothing.
+	// Folder is the folder with the role's data, below the data folder of its node; empty
+	// for none.
 	Folder string
 	Ports  []Port
 	// Serves is the label of the port at which others find the role; empty when none calls it.

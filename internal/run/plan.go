@@ -15,7 +15,7 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Plan is what the workflows know of a run: small, derived once by OpenRun.
+// Plan is the workflows' data of a run: small, derived once by OpenRun.
 type Plan struct {
 	RunID string `json:"run_id"`
 	Seed  uint64 `json:"seed"`
@@ -153,7 +153,7 @@ type Ref struct {
 	Config blob.Ref `json:"config"`
 }
 
-// PlanOf is what the workflows need to know of a configuration.
+// PlanOf derives the plan from a configuration.
 func PlanOf(runID string, cfg config.Run) Plan {
 	p := Plan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps, Window: cfg.RL.Window, Gate: cfg.SFT.Gate.On(), PartialTokens: cfg.RL.PartialRolloutTokens}
 	for _, s := range cfg.Eval.Sets {

@@ -50,9 +50,9 @@ type SFTResult struct {
 	TrainTime    time.Duration   `json:"train_ns"`
 }
 
-// Evaluation is what one evaluation measured. Accuracy, MeanTokens and
-// MeanTurns are of greedy rollouts; ToolErrorRate is of sampled ones, since
-// greedy decoding hides the errors that sampling makes.
+// Evaluation is the result of one evaluation. Accuracy, MeanTokens and MeanTurns are of
+// greedy rollouts; ToolErrorRate is of sampled ones, since greedy decoding hides the errors
+// that sampling makes.
 type Evaluation struct {
 	Stage            int           `json:"stage"`
 	Label            string        `json:"label"`
@@ -105,7 +105,7 @@ type StoredFilter struct {
 	FilterResult
 	PolicyVersion int64    `json:"policy_version"`
 	RemovedIDs    []string `json:"removed_ids"`
-	// Found are what the filter found of each problem.
+	// Found are the filter's results for each problem.
 	Found []blob.Ref `json:"found,omitempty"`
 }
 
@@ -164,14 +164,14 @@ type BuiltBatch struct {
 // StepRollouts are the rollout numbers of a step.
 type StepRollouts = series.Rollouts
 
-// Trained is what the update did and the policy it published.
+// Trained is the result of the update and the policy it published.
 type Trained struct {
 	Metrics   rl.TrainMetrics `json:"metrics"`
 	Policy    Policy          `json:"policy"`
 	TrainTime time.Duration   `json:"train_ns"`
 	// PublishTime is the part of TrainTime in which the policy was stored.
 	PublishTime time.Duration `json:"publish_ns,omitempty"`
-	// SaveTime is what the step waited for its checkpoint.
+	// SaveTime is the time that the step waited for its checkpoint.
 	SaveTime time.Duration `json:"save_ns"`
 	// Saved is true when a checkpoint was asked for.
 	Saved bool `json:"saved,omitempty"`

@@ -35,7 +35,7 @@ type Finding struct {
 	Name   string `json:"name"`
 	State  State  `json:"state"`
 	Detail string `json:"detail"`
-	// Parts are what it consists of.
+	// Parts are the parts of the finding.
 	Parts []Part `json:"parts,omitempty"`
 }
 

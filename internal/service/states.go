@@ -16,7 +16,7 @@ import (
 	"temper/internal/proc"
 )
 
-// Process is what the service knows of one of its processes.
+// Process is the service's state of one of its processes.
 type Process struct {
 	Name     string    `json:"name"`
 	PID      int       `json:"pid,omitempty"`
@@ -27,7 +27,7 @@ type Process struct {
 	LastExit string `json:"last_exit,omitempty"`
 	// Trouble is why it is not ready, "" where it is or is not asked.
 	Trouble string `json:"trouble,omitempty"`
-	// Metrics is what it says of itself in the text form of Prometheus, "" for nothing.
+	// Metrics are the process's metrics in the text form of Prometheus, "" for none.
 	Metrics string `json:"-"`
 }
 

@@ -139,7 +139,7 @@ func (s *Store) ListFolder(ctx context.Context, folder string) (blobs []blob.Inf
 	return blobs, folders, nil
 }
 
-// within is what the keys of the bucket have before those of the store.
+// within returns the prefix of the store's keys in the bucket.
 func (s *Store) within() string {
 	if s.cfg.Prefix == "" {
 		return ""

@@ -34,7 +34,7 @@ type Publisher interface {
 	Logprobs(ctx context.Context, dir string, ids []int32, from int, temperature float32) ([]float32, error)
 }
 
-// Config is what an Engine works with.
+// Config configures an Engine.
 type Config struct {
 	// Kind is one of the kinds of config.RolloutEngine.
 	Kind string

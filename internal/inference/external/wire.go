@@ -88,7 +88,7 @@ func (w wire) failure(path string, resp *http.Response) error {
 	return fmt.Errorf("%s: status %d: %s (%w)", w.base+path, resp.StatusCode, reason(data), kind)
 }
 
-// reason is what an error's body says, in one short line.
+// reason returns the text of an error's body, in one short line.
 func reason(data []byte) string {
 	var body struct {
 		Error   json.RawMessage `json:"error"`

@@ -112,6 +112,6 @@ const (
 	answerTime = 30 * time.Second
 	// smallBody bounds every body but the body of a generation.
 	smallBody = 1 << 20
-	// bytesPerToken is what a token of a prompt takes in base64, rounded up.
+	// bytesPerToken is the size of a prompt's token in base64, rounded up.
 	bytesPerToken = 6
 )

@@ -1,6 +1,6 @@
 package scheduler
 
-// engine is what the scheduler knows of one engine.
+// engine is the scheduler's state of one engine.
 type engine struct {
 	adaptive bool // the policy forecasts
 	margin   float64
@@ -30,10 +30,10 @@ type engine struct {
 // open says whether it may be given more.
 func (e *engine) open() bool { return !e.draining && !e.full }
 
-// used is what the rows hold now.
+// used returns the tokens that the rows hold now.
 func (e *engine) used() int64 { return e.base + e.running*e.passes }
 
-// reserved is what the rows have set aside; 0 when all have left.
+// reserved returns the tokens that are reserved for the rows; 0 when all have left.
 func (e *engine) reserved() int64 {
 	sum := e.budget + e.base + e.running
 	for i := range e.forecast.mean {

@@ -13,7 +13,7 @@ const (
 	varianceUnit = 1 << 10
 )
 
-// demand is what one trajectory adds to its engine's forecast.
+// demand is the contribution of one trajectory to its engine's forecast.
 type demand struct {
 	first int64 // span of passes
 	n     int

@@ -124,7 +124,7 @@ func (t *table) hit(name Point) {
 	}
 }
 
-// Mark is what a point leaves behind.
+// Mark is the trace of a point that was hit.
 type Mark struct {
 	Point Point     `json:"point"`
 	Role  string    `json:"role"` // first argument of the process

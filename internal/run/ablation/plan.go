@@ -16,8 +16,8 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Plan is what an ablation compares. It is stored once, and every later attempt has to
-// ask for the same.
+// Plan is the plan of an ablation. It is stored once, and every later attempt has to ask
+// for the same.
 type Plan struct {
 	ID string `json:"id"`
 	// Config is the base recipe with the overrides of all arms, as YAML.
@@ -51,7 +51,7 @@ func (p Plan) Arm(name string) Arm {
 	return p.Arms[i]
 }
 
-// Input is what RLRun gets for a run that the store does not have.
+// Input returns the input of RLRun for a run that the store does not have.
 func (p Plan) Input(r Planned, priority int) (run.Input, error) {
 	text, err := json.Marshal(p.Config)
 	if err != nil {
@@ -265,7 +265,7 @@ func RecordEnd(ctx context.Context, store blob.Store, e Ended) error {
 	return err
 }
 
-// Progress is what is known of the runs of a plan, in their order.
+// Progress is the state of the runs of a plan, in their order.
 type Progress struct {
 	Plan    Plan     `json:"plan"`
 	States  []string `json:"states"`

@@ -26,7 +26,7 @@ type Ablation struct{ ID string }
 // Dir is the folder of the ablation.
 func (a Ablation) Dir() string { return path.Join(AblationRoot, a.ID) }
 
-// Plan is what the ablation set out to compare.
+// Plan is the key of the ablation's plan.
 func (a Ablation) Plan() string { return path.Join(a.Dir(), "plan.json") }
 
 // Ended says how a run of the ablation ended.

@@ -34,7 +34,7 @@ func (s Schedule) Good() string { return path.Join(s.Dir(), "good.json") }
 // Data is a snapshot of problems, by the SHA-256 of its content.
 func (s Schedule) Data(sha256 string) string { return path.Join(s.Dir(), "data", sha256+".jsonl") }
 
-// Plan is what a re-training set out to do, by the id of its run.
+// Plan is the key of a re-training's plan, by the id of its run.
 func (s Schedule) Plan(runID string) string { return path.Join(s.Dir(), "plans", runID+".json") }
 
 // Outcome is how a re-training ended, by the id of its run.

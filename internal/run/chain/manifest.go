@@ -65,8 +65,8 @@ type Span struct {
 	SampledBy string `json:"sampled_by"`
 }
 
-// Facts are what is known of a part of a run. Fields that the kind does not have are
-// empty. All sums are SHA-256 in hex.
+// Facts describe a part of a run. Fields that the kind does not have are empty. All sums
+// are SHA-256 in hex.
 type Facts struct {
 	Run  string `json:"run"`
 	Kind Kind   `json:"kind"`

@@ -31,7 +31,7 @@ type Bench struct {
 	Makers func(config.Run) []chain.Maker
 }
 
-// Verdict is what a comparison found of an object.
+// Verdict is the result of comparing an object.
 type Verdict string
 
 // Verdicts. Differs and Missing are damage, the others are not.
@@ -61,7 +61,7 @@ type Object struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Report is what a step made again came to.
+// Report is the result of making a step again.
 type Report struct {
 	RunID string `json:"run_id"`
 	Step  int    `json:"step"`

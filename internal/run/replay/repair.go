@@ -13,7 +13,7 @@ import (
 	"temper/internal/sampling"
 )
 
-// Repaired is what became of a damaged object.
+// Repaired is the result for a damaged object.
 type Repaired struct {
 	Key string `json:"key"`
 	// Done says that the object has the bytes of its reference again.

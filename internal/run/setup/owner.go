@@ -29,7 +29,7 @@ type Claim struct {
 	At time.Time
 }
 
-// Execution is what the server says of a workflow execution.
+// Execution is the server's state of a workflow execution.
 type Execution struct {
 	Open bool
 	// First is the first execution of its chain: what follows by reset, retry, cron

@@ -20,8 +20,8 @@ import (
 	"temper/trainer/weights/hf"
 )
 
-// start is what a run can start from: an open checkpoint directory, or a policy
-// of another run of the store.
+// start is the start of a run: an open checkpoint directory, or a policy of another run of
+// the store.
 type start struct {
 	key           string // of the configuration that names it
 	model         model.Config

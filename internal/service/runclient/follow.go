@@ -23,7 +23,7 @@ import (
 	"temper/workflows"
 )
 
-// closeTimeout is what a run may take from its summary to its end.
+// closeTimeout bounds the time of a run from its summary to its end.
 const closeTimeout = 10 * time.Second
 
 // Follow prints what a run writes to the store until its workflow ends, and

@@ -16,7 +16,7 @@ import (
 	"temper/internal/run/setup"
 )
 
-// Fork is what a person asks of a fork.
+// Fork is a user's request for a fork.
 type Fork struct {
 	Parent, RunID     string // "" makes a RunID from the parent, the step and the time
 	File              string // of another configuration; "" is the parent's own

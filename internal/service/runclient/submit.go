@@ -26,7 +26,7 @@ import (
 	"temper/workflows"
 )
 
-// Submission is what a person asks for.
+// Submission is a user's request for a run.
 type Submission struct {
 	File  string // of the configuration
 	RunID string // "" makes one from the name of the configuration and the time
