@@ -25,7 +25,7 @@ import (
 // Control holds the activities of the control worker: bookkeeping and pure steps.
 type Control struct {
 	Store blob.Store
-	// SearchAttributes says whether the server knows the attributes of runs.
+	// SearchAttributes reports whether the server knows the attributes of runs.
 	SearchAttributes bool
 	// PeakRSS is the largest memory of the whole service so far, in bytes; nil = not known.
 	PeakRSS func() int64

@@ -19,7 +19,7 @@ import (
 	"temper/internal/sampling"
 )
 
-// EnginesOptions say where the engines of other processes are.
+// EnginesOptions define where the engines of other processes are.
 type EnginesOptions struct {
 	// Registry finds engines by their leases in the store.
 	Registry bool

@@ -39,7 +39,7 @@ type Vitals struct {
 	Metrics *prometheus.Registry
 }
 
-// ServeOptions say where a role answers for its health and metrics.
+// ServeOptions define where a role answers for its health and metrics.
 type ServeOptions struct {
 	// Listen is host:port or unix:/path; port 0 takes any. Roles with a listener of
 	// their own ignore it.

@@ -87,7 +87,7 @@ type cluster struct {
 	ClusterInput
 	digest string
 	looked time.Time
-	// news says that something has come since the last decision, looks counts the looks
+	// news means that something has come since the last decision, looks counts the looks
 	// since then.
 	news    bool
 	looks   int

@@ -146,7 +146,7 @@ func describe(name string) string {
 	return grammars()[name].about + ` Argument: one JSON object; "reason" and "by" are optional.`
 }
 
-// checkKeys says what the command does not take; nil when it takes everything.
+// checkKeys reports what the command does not take; nil when it takes everything.
 func checkKeys(name string, c Command) error {
 	if c.wrong != nil {
 		return fmt.Errorf("%s: %w", name, c.wrong)

@@ -18,11 +18,11 @@ type Freeze struct {
 	Reason   string    `json:"reason,omitempty"`
 	By       string    `json:"by,omitempty"`
 	Since    time.Time `json:"since"`
-	// Below says that the paused workflow is the child of the one that holds this.
+	// Below means that the paused workflow is the child of the one that holds this.
 	Below bool `json:"below,omitempty"`
 }
 
-// String says what is paused, by whom and why.
+// String reports what is paused, by whom and why.
 func (f *Freeze) String() string {
 	return fmt.Sprintf("workflow %s is paused on the server%s", f.Workflow, byWhom(f.Reason, f.By))
 }

@@ -222,7 +222,7 @@ func (g *gate) refuseNew(name string, c Command) error {
 // stoppingAlready ends the refusal of a second stop.
 const stoppingAlready = "is stopping already"
 
-// refusal says why a command makes no sense now; nil accepts it.
+// refusal reports why a command makes no sense now; nil accepts it.
 func (g *gate) refusal(name string, c Command) error {
 	if err := checkKeys(name, c); err != nil {
 		return err

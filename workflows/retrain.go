@@ -114,7 +114,7 @@ func (r *retraining) files() string {
 	return fmt.Sprintf("%d files", r.plan.NumFiles)
 }
 
-// from says where the run starts.
+// from reports where the run starts.
 func (r *retraining) from() string {
 	if r.plan.From == "" {
 		return ", from the recipe's start"

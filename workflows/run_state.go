@@ -22,7 +22,7 @@ type runState struct {
 	childID string // workflow id of the stage that runs now
 	alerts  []string
 	closing bool // the summary is being written
-	// ended says how the run ended where it is no good end, and why.
+	// ended tells how the run ended where it is no good end, and why.
 	ended     State
 	why       string
 	summary   string // its path

@@ -22,7 +22,7 @@ type StageInput struct {
 	// StepsPerExecution is the number of steps before the stage continues as new.
 	StepsPerExecution int  `json:"steps_per_execution"`
 	SearchAttributes  bool `json:"search_attributes,omitempty"`
-	// ProgressAttributes says whether step and reward are told as well.
+	// ProgressAttributes reports whether step and reward are told as well.
 	ProgressAttributes bool `json:"progress_attributes,omitempty"`
 	// Priority of the run, 0 for the default.
 	Priority int `json:"priority,omitempty"`
@@ -81,7 +81,7 @@ type StageResult struct {
 	// Step is the last finished step, counted through the run.
 	Step int         `json:"step"`
 	Last StepNumbers `json:"last"`
-	// Note says why the stage ended before its last step; empty when it did not.
+	// Note tells why the stage ended before its last step; empty when it did not.
 	Note string `json:"note,omitempty"`
 	// Cut is "skip" or "stop" where a command ended the stage, and "until" where its figures
 	// did.
@@ -362,7 +362,7 @@ type stageSignal struct {
 	OnlyAlerts bool        `json:"only_alerts,omitempty"`
 	Last       StepNumbers `json:"last"`
 	Saved      int         `json:"saved,omitempty"`
-	// Yields says that the stage stands at a safe point and has saved, since the run has to
+	// Yields means that the stage stands at a safe point and has saved, since the run has to
 	// give up its room.
 	Yields bool   `json:"yields,omitempty"`
 	Seal   string `json:"seal,omitempty"`

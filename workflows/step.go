@@ -12,7 +12,7 @@ import (
 	"temper/internal/run/chain"
 )
 
-// StepInput says which step to make and from which policy.
+// StepInput tells which step to make and from which policy.
 type StepInput struct {
 	Run      run.Ref    `json:"run"`
 	Stage    run.Stage  `json:"stage"`

@@ -20,7 +20,7 @@ import (
 // limit. It is not safe to retry.
 var ErrInvalid = errors.New("truth is invalid")
 
-// Method says how a verdict came about.
+// Method tells how a verdict came about.
 type Method string
 
 // Methods.

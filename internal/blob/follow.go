@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// followBlock is how much is hashed at a time behind the writers.
+// followBlock is the number of bytes that are hashed at a time behind the writers.
 const followBlock = 1 << 20
 
 // hashedBuffer is an io.WriterAt of a fixed length whose bytes are hashed, in
@@ -53,7 +53,7 @@ func (b *hashedBuffer) WriteAt(p []byte, at int64) (int, error) {
 	}
 }
 
-// close says that nothing comes any more.
+// close ends the writes.
 func (b *hashedBuffer) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -46,7 +46,7 @@ func (r Reward) Limit() time.Duration {
 	return r.Timeout
 }
 
-// problem says what is wrong with the section; empty when nothing is.
+// problem reports what is wrong with the section; empty when nothing is.
 func (r Reward) problem() string {
 	switch {
 	case r.Path == "" && r != Reward{}:

@@ -8,7 +8,7 @@ import (
 	"temper/internal/dataset/layout"
 )
 
-// Answers says which answers are kept.
+// Answers tells which answers are kept.
 type Answers string
 
 // Answers, each with all that the one before it drops.
@@ -93,7 +93,7 @@ var (
 	answerMark = regexp.MustCompile(`(?i)(?:^|[\s,;])(?:\(([a-e]|i{1,3})\)|([a-e])\))\s*[^)\s]`)
 )
 
-// manyParts says why a problem asks for several answers; "" for one answer.
+// manyParts reports why a problem asks for several answers; "" for one answer.
 func manyParts(prompt, text string) string {
 	if mayHaveParts(text) && distinct(answerMark.FindAllStringSubmatch(text, -1)) >= 2 {
 		return "the answer has several parts: " + excerpt(text)

@@ -64,7 +64,7 @@ type reckoning struct {
 	// in the sandbox.
 	setup  string
 	number int
-	// betrays says that the first program, naive, prints what cannot be right.
+	// betrays is true if the first program, naive, prints a result that is visibly wrong.
 	betrays bool
 	naive   snippet
 }

@@ -10,7 +10,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Class says where a sampled token stands.
+// Class tells where a sampled token stands.
 type Class string
 
 // The classes. A token has the first that fits.
@@ -25,7 +25,7 @@ const (
 // Classes lists them in the order of reports.
 func Classes() []Class { return []Class{Reasoning, Reflection, Code, Answer, Format} }
 
-// Options say how tokens are judged.
+// Options define how tokens are judged.
 type Options struct {
 	// Top is the share of a trajectory's sampled tokens that counts as its most uncertain
 	// ones, above 0 and at most 1. The paper has 0.2.

@@ -96,7 +96,7 @@ type sampleKey struct {
 	sample       int
 }
 
-// Config says what to evaluate and how.
+// Config defines what to evaluate and how.
 type Config struct {
 	// Model is the server, of which each sample gets a copy.
 	Model chatclient.Client

@@ -15,7 +15,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Fate says what became of a group.
+// Fate tells what became of a group.
 type Fate string
 
 // The fates of a group. Only a kept one is trained on.

@@ -70,8 +70,8 @@ func list(ctx context.Context, store blob.Store, known func(id string) (run.Cata
 	return out, nil
 }
 
-// anyEntry is makeEntry, and says of a damaged run that it is one: it must not hide the
-// others.
+// anyEntry is makeEntry, but returns an entry with the state damaged for a damaged run: it
+// must not hide the others.
 func anyEntry(ctx context.Context, store blob.Store, id string) (*run.CatalogEntry, error) {
 	e, err := makeEntry(ctx, store, id)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, blob.ErrUnavailable) {

@@ -17,7 +17,7 @@ import (
 type Verified struct {
 	checkpoint.Verified
 	Runs []chain.Report `json:"runs"`
-	// Refused says which runs another build has stored in a form that this one does not read.
+	// Refused tells which runs another build has stored in a form that this one does not read.
 	Refused []string `json:"refused,omitempty"`
 }
 

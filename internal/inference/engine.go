@@ -90,7 +90,7 @@ func (s *Sampler) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Kept says what a Sampler left at one position.
+// Kept tells what a Sampler left at one position.
 type Kept struct {
 	Count int `json:"count"`
 	// IDs are the kept tokens, ascending, where Sampler.KeepIDs asks for them.

@@ -47,7 +47,7 @@ type Config struct {
 	MaxResidentBytes int64
 	// MadeBy describes this program and machine in the records of a run; nil omits them.
 	MadeBy func(config.Run) chain.Maker
-	// Sharing says how policies are published.
+	// Sharing tells how policies are published.
 	Sharing
 	// Rehearsal is set when the stored objects are discarded afterwards: the service makes
 	// only the checkpoints that a caller asks for, and deletes nothing.

@@ -28,7 +28,7 @@ const (
 	stopChunk = 32
 )
 
-// draw says how to sample one choice.
+// draw tells how to sample one choice.
 type draw struct {
 	prompt      []int32
 	maxTokens   int
@@ -40,7 +40,7 @@ type draw struct {
 	chunk       int
 	// end holds the tokens that end the choice, instead of the model's.
 	end []int32
-	// own says that end counts, also when it is empty.
+	// own means that end counts, also when it is empty.
 	own bool
 }
 

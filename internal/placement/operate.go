@@ -52,7 +52,7 @@ type Service struct {
 	Runs func(ctx context.Context, holders []string) (open, ended []string, err error)
 }
 
-// ObserveInput says what the caller knows already.
+// ObserveInput tells what the caller knows already.
 type ObserveInput struct {
 	// Known is the digest of what was seen last; "" for nothing.
 	Known string `json:"known,omitempty"`

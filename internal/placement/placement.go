@@ -111,7 +111,7 @@ func (r Resources) String() string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing")
 }
 
-// NodeState says whether a node takes instances.
+// NodeState reports whether a node takes instances.
 type NodeState string
 
 // The states of a node.
@@ -280,7 +280,7 @@ func (s Scaling) String() string {
 	return line
 }
 
-// Records says which processes are current. Workers need no more of a backend.
+// Records tells which processes are current. Workers need no more of a backend.
 type Records interface {
 	// Instance looks up an instance by its id. Errors: ErrNotExist once the scheduler has
 	// forgotten it, which it does long after the instance was replaced; ErrUnavailable.

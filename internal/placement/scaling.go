@@ -9,7 +9,7 @@ import (
 	"temper/internal/role"
 )
 
-// Kind says which figures a rule looks at.
+// Kind tells which figures a rule looks at.
 type Kind string
 
 // The kinds of rules.
@@ -85,7 +85,7 @@ type Load struct {
 	InUse int `json:"in_use,omitempty"`
 	// WaitSeconds is the 95th percentile of the time in the queue, or the age of a backlog.
 	WaitSeconds float64 `json:"wait_seconds"`
-	// Unknown says that nothing could be measured.
+	// Unknown means that nothing could be measured.
 	Unknown string `json:"unknown,omitempty"`
 }
 

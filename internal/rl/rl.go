@@ -39,7 +39,7 @@ type Problem struct {
 	License string `json:"license,omitempty"`
 }
 
-// FinishReason says why one generation ended.
+// FinishReason tells why one generation ended.
 type FinishReason string
 
 // The reasons of a generation's end.
@@ -49,7 +49,7 @@ const (
 	FinishAbort  FinishReason = "abort"  // the caller took the generation away; what was sampled counts
 )
 
-// StopReason says why a trajectory ended.
+// StopReason tells why a trajectory ended.
 type StopReason string
 
 // The reasons of a trajectory's end.
@@ -94,7 +94,7 @@ type CallTime struct {
 // surplusEnd ends the response to a call beyond the limit of calls in a turn.
 const surplusEnd = " calls per turn"
 
-// SurplusReason says why a call beyond the limit of calls in a turn is refused.
+// SurplusReason reports why a call beyond the limit of calls in a turn is refused.
 func SurplusReason(most int) string { return fmt.Sprintf("at most %d%s", most, surplusEnd) }
 
 // Surplus reports whether the call was refused for the limit of calls in a turn.
@@ -160,7 +160,7 @@ type Trajectory struct {
 	// Details is the JSON object that the run's own reward function returns beside the
 	// reward.
 	Details string `json:"reward_details,omitempty"`
-	// Err says what went wrong in an excluded trajectory.
+	// Err tells what went wrong in an excluded trajectory.
 	Err string `json:"err,omitempty"`
 
 	// SampleTime and ToolTime are the wall time spent waiting for the engine
@@ -259,7 +259,7 @@ type Sample struct {
 	// Advantage is one number per trajectory, broadcast by LossMask. In stored samples of
 	// an estimator that whitens, it is the number before whitening.
 	Advantage float32 `json:"advantage"`
-	// Truncated says that the trajectory hit the limit of response tokens.
+	// Truncated means that the trajectory hit the limit of response tokens.
 	Truncated bool `json:"truncated,omitempty"`
 }
 

@@ -85,7 +85,7 @@ type Job struct {
 	Priority int
 	MHz      int
 	Memory   int64
-	// Single says that one instance at most may run: it owns a folder or an address.
+	// Single means that one instance at most may run: it owns a folder or an address.
 	Single bool
 	// Required says what is not done without the role, as the end of "nothing would ..."; empty for a role that a
 	// cluster may leave out.
@@ -105,7 +105,7 @@ type Job struct {
 	// for none.
 	Scraped     bool
 	ScrapeToken string
-	// Listed says that the status of a cluster shows the addresses of the role.
+	// Listed means that the status of a cluster shows the addresses of the role.
 	Listed bool
 }
 

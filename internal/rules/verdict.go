@@ -59,7 +59,7 @@ type Case struct {
 	// Trail ends with the step that is judged.
 	Trail  []Figures
 	Scores []Score
-	// Last says that the stage has no further step.
+	// Last means that the stage has no further step.
 	Last bool
 	// CollapsedSince is CollapsedSince of the previous verdict.
 	CollapsedSince int

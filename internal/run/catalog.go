@@ -225,7 +225,7 @@ const (
 	tagSymbols = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 )
 
-// Validate says what is wrong with notes.
+// Validate reports what is wrong with notes.
 func (n Notes) Validate() error {
 	if len(n.Tags) > maxTags || len(n.Text) > maxNote {
 		return fault.Newf(fault.Refused, "%d tags and a note of %d bytes: at most %d and %d are kept", len(n.Tags), len(n.Text), maxTags, maxNote)

@@ -21,7 +21,7 @@ type StageInput struct {
 	Step  int   `json:"step"`
 	// First is the first step that the run itself made of the stage.
 	First int `json:"first"`
-	// Last says that the stage has no further step.
+	// Last means that the stage has no further step.
 	Last bool `json:"last,omitempty"`
 }
 

@@ -34,7 +34,7 @@ type Dropped struct {
 	Reason string `json:"reason"`
 	Rows   int    `json:"rows"`
 	Of     int    `json:"of"`
-	// First says what the first of them is.
+	// First tells what the first of them is.
 	First string `json:"first"`
 }
 
@@ -123,7 +123,7 @@ type Sampled struct {
 	// SampleTime and ToolTime split Wall by what the rollouts waited for.
 	SampleTime time.Duration `json:"sample_ns"`
 	ToolTime   time.Duration `json:"tool_ns"`
-	// Busy says what the machines were busy with, a part for each worker.
+	// Busy tells what the machines were busy with, a part for each worker.
 	Busy []series.Busy `json:"busy,omitempty"`
 	// Signals counts the groups that teach something, where the run refills.
 	Signals int `json:"signals,omitempty"`
@@ -175,7 +175,7 @@ type Trained struct {
 	SaveTime time.Duration `json:"save_ns"`
 	// Saved is true when a checkpoint was asked for.
 	Saved bool `json:"saved,omitempty"`
-	// Busy says what the machine was busy with during TrainTime.
+	// Busy tells what the machine was busy with during TrainTime.
 	Busy *series.Busy `json:"busy,omitempty"`
 	// MadeBy is the program and machine that made the update.
 	MadeBy chain.Maker `json:"made_by,omitzero"`

@@ -74,7 +74,7 @@ func stateBefore(ctx context.Context, store blob.Store, cfg config.Run, in StepI
 	return state, nil
 }
 
-// report says what the test found, and writes an event for each new alert.
+// report reports what the test found, and writes an event for each new alert.
 func (w *watching) report(ctx context.Context, store blob.Store) (Watched, error) {
 	out := Watched{StallAfter: w.after.StallAfter(w.rules)}
 	for _, a := range w.after.Standing {

@@ -34,7 +34,8 @@ type Process struct {
 // statesPace is how often the states are written, where they have changed.
 const statesPace = time.Second
 
-// statesFile is where the service says how its processes are. It is gone with the service.
+// statesFile is the file in which the service writes the states of its processes. The
+// service removes it at its end.
 func statesFile(p *config.Process) string { return filepath.Join(socketDir(p), "states.json") }
 
 // NoteStates keeps the states of the children in a file below the home until stop.

@@ -15,11 +15,12 @@ import (
 const (
 	// smallBlob is the size up to which one goroutine copies alone.
 	smallBlob = 64 << 10
-	// block is how much of a large blob is hashed and written at a time, numBlocks
-	// how many are under way: one is read or written, the others are hashed.
+	// block is the number of bytes of a large blob that are hashed and written at a time.
+	// numBlocks is the number of blocks under way: one is read or written, the others are
+	// hashed.
 	block, numBlocks = 1 << 20, 3
-	// flushEvery is how much is written before the disk is told to begin with it,
-	// so that it does not idle until the sync at the end.
+	// flushEvery is the number of bytes after which the disk is told to begin writing, so
+	// that it does not idle until the sync at the end.
 	flushEvery = 8 << 20
 )
 

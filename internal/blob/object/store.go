@@ -13,7 +13,7 @@ import (
 	"temper/internal/blob"
 )
 
-// Config says where keys begin and how large blobs move.
+// Config defines where keys begin and how large blobs move.
 type Config struct {
 	// Place is the store for people, such as s3://bucket/prefix. It holds no secret.
 	Place string

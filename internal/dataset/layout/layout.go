@@ -37,7 +37,7 @@ type Item struct {
 	// Dialogue is of a row that becomes one.
 	Dialogue chat.Dialogue
 
-	// Notes say what was changed beyond the form; see the constants.
+	// Notes tell what was changed beyond the form; see the constants.
 	Notes []Note
 }
 

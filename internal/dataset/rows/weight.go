@@ -40,7 +40,7 @@ func (h *pageMemory) begin() {
 	}
 }
 
-// fits says whether a page has room.
+// fits reports whether a page has room.
 func (h *pageMemory) fits(weight int64) bool { return weight <= MaxPages-h.sum }
 
 func (h *pageMemory) add(column int, dictionary bool, weight int64) {

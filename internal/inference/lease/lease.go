@@ -223,7 +223,7 @@ func (l *Lease) resume(ctx context.Context) error {
 	return l.swap(ctx, next)
 }
 
-// Drain says that the engine takes nothing new.
+// Drain reports that the engine takes nothing new.
 func (l *Lease) Drain(ctx context.Context) error {
 	return l.amend(ctx, func(e *Entry) { e.Draining = true })
 }

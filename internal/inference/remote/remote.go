@@ -28,7 +28,7 @@ type Expect struct {
 	Vocab int
 }
 
-// Config says where an engine is and what it must be.
+// Config defines where an engine is and what it must be.
 type Config struct {
 	// Address is host:port, an http or https URL, or unix:/path of a socket.
 	Address string

@@ -53,7 +53,7 @@ type CutRequest struct {
 	ID string `json:"id"`
 }
 
-// CutAnswer says whether the generation was under way.
+// CutAnswer reports whether the generation was under way.
 type CutAnswer struct {
 	Found bool `json:"found"`
 }
@@ -77,7 +77,7 @@ type Loaded struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Identity says which engine this is. It does not change while a process lives.
+// Identity tells which engine this is. It does not change while a process lives.
 type Identity struct {
 	Name string `json:"name"`
 	// Run is the run whose policies the engine takes.

@@ -295,7 +295,7 @@ func (r Result) outcome(place string) Outcome {
 	return out
 }
 
-// line says of a run how it is.
+// line describes the end of a run in one line.
 func (r RunResult) line() string {
 	if r.Reason == "" {
 		return r.RunID + ": " + r.State

@@ -149,7 +149,7 @@ func checkTaken(ctx context.Context, store blob.Store, plan Plan, configs map[st
 	return fault.New(fault.RunExists, errors.Join(bad...))
 }
 
-// Stored says what the store has of a run.
+// Stored tells what the store has of a run.
 type Stored string
 
 // States of a run in the store.
@@ -165,7 +165,7 @@ type FindInput struct {
 	RunID string `json:"run_id"`
 }
 
-// Find says what the store has of a run. Errors: RunExists where the run is another one.
+// Find reports what the store has of a run. Errors: RunExists where the run is another one.
 func Find(ctx context.Context, store blob.Store, in FindInput) (Stored, error) {
 	plan, err := ReadPlan(ctx, store, in.ID)
 	if err != nil {
@@ -249,12 +249,12 @@ const (
 	RunFailed  = "failed"
 )
 
-// Ended says how a run of an ablation ended.
+// Ended tells how a run of an ablation ended.
 type Ended struct {
 	ID    string `json:"id"`
 	RunID string `json:"run_id"`
 	State string `json:"state"`
-	// Reason says why it failed, or what became of it.
+	// Reason tells why it failed, or what became of it.
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
 }

@@ -13,7 +13,7 @@ const ScheduleRoot = "schedules"
 
 var scheduleIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
 
-// CheckScheduleID says what is wrong with the id of a schedule, if anything. The id is
+// CheckScheduleID reports what is wrong with the id of a schedule, if anything. The id is
 // shorter than that of a run, which adds a time to it.
 func CheckScheduleID(id string) error {
 	if !scheduleIDForm.MatchString(id) {
@@ -42,7 +42,7 @@ func (s Schedule) Outcome(runID string) string {
 	return path.Join(s.Dir(), "outcomes", runID+".json")
 }
 
-// Judged says that a re-training was judged on some data with some recipe, by a hash
+// Judged reports that a re-training was judged on some data with some recipe, by a hash
 // of both.
 func (s Schedule) Judged(hash string) string { return path.Join(s.Dir(), "judged", hash+".json") }
 

@@ -22,7 +22,7 @@ import (
 // ones.
 const Format = 1
 
-// Kind says which part of a run a manifest is of.
+// Kind tells which part of a run a manifest is of.
 type Kind string
 
 // The kinds of manifests, in the order of a chain.

@@ -28,7 +28,7 @@ type Options struct {
 	CanRemake func(key string) bool
 }
 
-// Problem says what is wrong with an object.
+// Problem tells what is wrong with an object.
 type Problem string
 
 // The problems that Verify finds.

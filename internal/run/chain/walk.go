@@ -31,7 +31,7 @@ type walk struct {
 	withoutShards bool
 }
 
-// depth says which bytes are read.
+// depth tells which bytes are read.
 type depth int
 
 const (

@@ -56,7 +56,7 @@ type PlanInput struct {
 // Plan is the plan of a re-training.
 type Plan struct {
 	RunID string `json:"run_id"`
-	// Nothing says why there is nothing to do; the rest is then empty.
+	// Nothing tells why there is nothing to do; the rest is then empty.
 	Nothing string `json:"nothing,omitempty"`
 	// Data is the snapshot of all problems, of NumFiles files.
 	Data        blob.Ref `json:"data"`

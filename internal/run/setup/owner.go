@@ -23,7 +23,7 @@ type Claim struct {
 	Find func(context.Context, run.Owner) (Execution, error)
 	// Visits is set for a workflow that reads a stored run and does not make it.
 	Visits bool
-	// SearchAttributes says whether the server knows the attributes of runs.
+	// SearchAttributes reports whether the server knows the attributes of runs.
 	SearchAttributes bool
 	// At is when, for the list of runs.
 	At time.Time

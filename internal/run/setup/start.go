@@ -127,7 +127,7 @@ func openPolicy(ctx context.Context, store blob.Store, section config.Model) (*s
 	}, nil
 }
 
-// asProblem says which key names a start that cannot be, if that is the error.
+// asProblem reports which key names a start that cannot be, if that is the error.
 func asProblem(key, name string, err error) error {
 	if !fault.IsUsers(err) {
 		return err

@@ -27,7 +27,7 @@ type Fork struct {
 	Placement         string
 }
 
-// Describe says what the fork begins with, and what it inherits.
+// Describe reports what the fork begins with, and what it inherits.
 func (f *Fork) Describe(begin setup.Forked) string {
 	text := fmt.Sprintf("fork of run %s, step %d", f.Parent, begin.Step)
 	for _, a := range begin.Inherited {
