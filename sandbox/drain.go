@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Drain waits until all work is done or ctx ends, calls cut, which must end the rest, and
-// waits for that. No work may be added meanwhile. The error is ctx.Err() when ctx ended
-// first.
+// Drain waits until all work is done. If ctx ends first, it calls cut, which must end the
+// remaining work, and waits for that. No work may be added meanwhile. It returns ctx.Err()
+// if ctx ended first.
 func Drain(ctx context.Context, work *sync.WaitGroup, cut func()) error {
 	done := make(chan struct{})
 	go func() {

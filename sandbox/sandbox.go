@@ -1,6 +1,6 @@
 // Package sandbox owns the vocabulary of running untrusted code: Request,
 // Limits, Result, Usage and the Executor port. It imports the standard library and
-// its own sandbox/status, and nothing under sandbox/ imports anything of ours but itself.
+// sandbox/status, and no package under sandbox/ imports a package outside of it.
 //
 // Invariant: a program that fails is a Result with a Status; a system that
 // fails is an error.
@@ -20,17 +20,17 @@ var (
 	ErrUnavailable = errors.New("sandbox unavailable")
 	// ErrOverloaded means that the call was not admitted; safe to retry later.
 	ErrOverloaded = errors.New("sandbox overloaded")
-	// ErrConflict means that the id of the call names another program already. It is a
-	// bug of the caller; the same call fails again, and says nothing of the program.
+	// ErrConflict means that the id of the call already names another program. It is a
+	// bug of the caller; the same call fails again. It says nothing about the program.
 	ErrConflict = errors.New("sandbox: the id names another program already: every program needs an id of its own")
-	// ErrSessionLost means that the session is not what the call needs: the executor does
+	// ErrSessionLost means that the session is not in the state that the call needs: the executor does
 	// not know it, it has run other cells, or it cannot be rebuilt. Nothing ran, and the
 	// same call fails again. A caller that has the history starts a session of another
-	// name with it. It says nothing of the program.
+	// name with it. It says nothing about the program.
 	ErrSessionLost = errors.New("sandbox session lost")
 )
 
-// Overloaded is an ErrOverloaded that says when to come back.
+// Overloaded is an ErrOverloaded with a suggested time for the next attempt.
 type Overloaded struct {
 	Detail     string
 	RetryAfter time.Duration
@@ -42,7 +42,7 @@ func (e *Overloaded) Error() string { return ErrOverloaded.Error() + ": " + e.De
 // Is makes errors.Is(err, ErrOverloaded) true.
 func (e *Overloaded) Is(target error) bool { return target == ErrOverloaded }
 
-// RetryAfter returns what the executor that refused a call advised, or fallback.
+// RetryAfter returns the pause that the refusing executor suggested, or fallback.
 func RetryAfter(err error, fallback time.Duration) time.Duration {
 	var o *Overloaded
 	if errors.As(err, &o) && o.RetryAfter > 0 {
@@ -51,11 +51,10 @@ func RetryAfter(err error, fallback time.Duration) time.Duration {
 	return fallback
 }
 
-// Status is the outcome of a program; status.Malformed is not among those that an
-// Executor gives.
+// Status is the outcome of a program. An Executor never returns status.Malformed.
 type Status = status.Status
 
-// The outcomes by the names that users of the sandbox know. StatusInternal is the
+// The outcomes. StatusInternal is the
 // only one that does not describe the program; it is never shown to a policy.
 const (
 	StatusOK          = status.OK
@@ -68,26 +67,26 @@ const (
 	StatusInternal    = status.Internal
 )
 
-// Profile says what an interpreter has imported before a program starts. Any
-// program runs under any profile: it decides what is fast, not what is allowed, but for
-// ProfileSubprocess.
+// Profile selects the modules that an interpreter imports before a program starts. Every
+// profile runs every program: except for ProfileSubprocess, it decides only the speed, not
+// the permissions.
 type Profile string
 
 // Profiles.
 const (
-	ProfileAuto    Profile = ""        // chosen by the imports found in the code
+	ProfileAuto    Profile = ""        // chosen by the imports in the code
 	ProfileStrict  Profile = "strict"  // the common part of the standard library
-	ProfileNumeric Profile = "numeric" // also numpy, sympy, scipy, where they are installed
-	// ProfileSubprocess is strict and lets a program start the interpreter again, where
-	// the executor allows it; it refuses the call elsewhere.
+	ProfileNumeric Profile = "numeric" // also numpy, sympy, scipy, if installed
+	// ProfileSubprocess is strict and lets a program start the interpreter, if
+	// the executor allows it; otherwise the executor refuses the call.
 	ProfileSubprocess Profile = "subprocess"
 )
 
-// Slack is how much longer than its wall limit a program may take while its neighbours
-// keep it from running. A caller that gives it less time loses answers on a busy machine.
+// Slack returns how much longer than its wall limit a program may take while its neighbours
+// use the cores. A caller with a shorter timeout loses answers on a busy machine.
 func Slack(wall time.Duration) time.Duration { return max(SlackFactor*wall, MinSlack) }
 
-// The slack is this many times the wall limit, and MinSlack where that is more.
+// The slack is SlackFactor times the wall limit, at least MinSlack.
 const (
 	SlackFactor = 3
 	MinSlack    = 30 * time.Second
@@ -115,34 +114,34 @@ type Request struct {
 	// Run is the key of fairness: waiting calls of different runs take turns.
 	Run string `json:"run,omitempty"`
 	// Session names a kernel that keeps its variables from cell to cell; empty for
-	// a call of its own. Calls of one session run one after the other.
+	// a single call. Calls of one session run one after the other.
 	Session string `json:"session,omitempty"`
-	// History lists the cells that the session has run before this one, without those
-	// that were stopped or ended it. An executor whose session has run other cells
-	// drops it; one that has lost it or never had it runs them again, their output
-	// dropped, their errors ignored. Nil leaves the executor with what it knows; an
-	// empty one that is not nil says that the session begins here.
+	// History lists the cells that the session has run before this one, without cells
+	// that were stopped or ended its kernel. An executor whose session has run other cells
+	// drops that session; an executor without the session runs the cells again and drops
+	// their output and errors. Nil keeps the executor's history; an
+	// empty list that is not nil means that the session begins here.
 	History []string `json:"history,omitzero"`
-	// HistoryStdin holds the standard inputs of the cells of History by their place;
-	// "" for those beyond its end. Nil says that the caller does not know them: a
-	// cell that the executor ran itself then keeps the input that it had.
+	// HistoryStdin holds the standard inputs of the cells of History by index;
+	// "" beyond its end. Nil means that the caller does not know them: a
+	// cell that the executor ran itself then keeps its input.
 	HistoryStdin []string `json:"history_stdin,omitzero"`
-	// HistoryTimes holds how long the cells of History have run by their place, the larger
-	// of wall and processor time. A cell that is run again may take its limits, or twice
-	// that time and a second where this is more.
+	// HistoryTimes holds the run times of the cells of History by index, the larger
+	// of wall and processor time. A repeated cell may take its limits, or twice
+	// that time plus a second, whichever is larger.
 	HistoryTimes []time.Duration `json:"history_ns,omitzero"`
 	// SessionCells is how many cells the session has run before this one, counted as in
 	// History. A session that has run another number fails the call with ErrSessionLost.
 	// Nil expects nothing: the session may begin with this call.
 	SessionCells *int `json:"session_cells,omitzero"`
 	// BranchOf names another session of the run. Session, which must be new, begins with
-	// the cells that this one has run, in a copy of its kernel where that can be had.
-	// Where History is given, it decides what has run.
+	// the cells of that session, in a copy of its kernel if possible.
+	// History, if given, takes precedence.
 	BranchOf string `json:"branch_of,omitempty"`
 	Limits   Limits `json:"limits"`
 }
 
-// Usage is what one program consumed.
+// Usage is the resource use of one program.
 type Usage struct {
 	Wall       time.Duration `json:"wall_ns"`
 	CPU        time.Duration `json:"cpu_ns"`
@@ -168,18 +167,18 @@ type Result struct {
 	// Value is the repr of a last expression, as IPython would show it; "" for none or None.
 	Value string       `json:"value,omitempty"`
 	Error *PythonError `json:"error,omitempty"`
-	// Reason explains statuses other than ok and error in one line.
+	// Reason explains a status other than ok and error in one line.
 	Reason string `json:"reason,omitempty"`
-	// SessionEnded says that the kernel of the session ended with this call; the next
-	// cell starts from the replayed history without this one.
+	// SessionEnded means that the kernel of the session ended with this call; the next
+	// cell starts from the replayed history, without this cell.
 	SessionEnded bool `json:"session_ended,omitempty"`
-	// SessionNew says that the session began with this call, although the call does not
-	// say so by an empty History or by 0 SessionCells: earlier cells, if any, are lost.
+	// SessionNew means that the session began with this call, although the call does not
+	// state that by an empty History or by 0 SessionCells: earlier cells, if any, are lost.
 	SessionNew bool  `json:"session_new,omitempty"`
 	Usage      Usage `json:"usage"`
 }
 
-// SessionCloser is an Executor that can end a session before it has been idle for long.
+// SessionCloser is an Executor that can end a session before its idle time is over.
 type SessionCloser interface {
 	// CloseSession ends the session of that name in run, and reports whether there
 	// was one.

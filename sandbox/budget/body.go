@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Patience is how long a part of a body may take to arrive where nobody chose.
+// Patience is the default time in which a part of a body has to arrive.
 const Patience = 10 * time.Second
 
-// Parts of a body on its way: what may take patience, how many times as long the whole
-// may take, and the room for the first bytes of those who announce and do not send.
+// Bounds of an arriving body: the part that may take patience, the factor for the whole
+// body, and the buffer for the first bytes of a caller that announces more than it sends.
 const (
 	bodyPart  = 64 << 10
 	bodyTimes = 12
 	firstRead = 1 << 10
-	// leftover is how long the rest of a body that is refused may take, so that its
+	// leftover is how long the rest of a refused body may take, so that its
 	// caller reads the answer before the connection ends.
 	leftover = time.Second
 )
 
-// Weight is what a byte of a body is charged: it is there once as it came, and once in
-// the calls that were read from it.
+// Weight is the charge for a byte of a body: it is held once as it arrived and once in the
+// calls that were decoded from it.
 const Weight = 2
 
-// Whole is how long a body may take, where a part of it may take patience.
+// Whole returns how long a body may take if each part of it may take patience.
 func Whole(patience time.Duration) time.Duration { return bodyTimes * patience }
 
 // SlowError refuses a body that did not arrive in time.
@@ -38,9 +38,9 @@ func (e *SlowError) Error() string {
 	return fmt.Sprintf("the body did not arrive: %d KiB of it may take %v, and all of it %v", bodyPart>>10, e.Patience, Whole(e.Patience))
 }
 
-// ReadBody reads a body of at most limit bytes part by part. It charges each part when
-// it is there: who announces a body and does not send it holds nothing. Errors: that of
-// charge, *http.MaxBytesError, *SlowError, those of the connection.
+// ReadBody reads a body of at most limit bytes in parts. It charges each part on arrival,
+// so that a caller that announces a body and does not send it holds nothing. Errors: the
+// error of charge, *http.MaxBytesError, *SlowError, and errors of the connection.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, patience time.Duration, charge func(bytes int64) error) (_ []byte, err error) {
 	control := http.NewResponseController(w)
 	defer func() {
@@ -52,7 +52,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, patience time
 		case err != nil:
 			until = time.Now().Add(leftover)
 		}
-		_ = control.SetReadDeadline(until) // a stand-in for a connection has no deadlines
+		_ = control.SetReadDeadline(until) // a connection in a test has no deadlines
 	}()
 	return receive(http.MaxBytesReader(w, r.Body, limit), patience, charge, func(until time.Time) {
 		_ = control.SetReadDeadline(until) // as above
@@ -63,7 +63,7 @@ func receive(from io.Reader, patience time.Duration, charge func(int64) error, b
 	end := time.Now().Add(Whole(patience))
 	body := make([]byte, 0, firstRead)
 	for part := 0; ; {
-		if part <= 0 { // the first part, or the one before is there
+		if part <= 0 { // at the first part, or after a complete one
 			part = bodyPart
 			bound(earlier(time.Now().Add(patience), end))
 		}
@@ -78,7 +78,7 @@ func receive(from io.Reader, patience time.Duration, charge func(int64) error, b
 			if err := charge(int64(n) * Weight); err != nil {
 				return nil, err
 			}
-			if waited := time.Since(began); waited > patience/100 { // for others, which is not this caller's time
+			if waited := time.Since(began); waited > patience/100 { // time spent waiting for other callers does not count
 				end, part = end.Add(waited), 0
 			}
 		}

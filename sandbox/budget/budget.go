@@ -1,10 +1,10 @@
 // Package budget bounds the bytes that a server of the sandbox holds for its callers:
-// the bodies that have arrived, the answers that nobody has read yet, those that are
-// kept for repeated calls, and the cells of sessions. It owns the sum and its shares,
-// and who holds how much; what is charged, and when, is up to those who hold it.
+// bodies that have arrived, answers that are not read yet, answers that are
+// kept for repeated calls, and the cells of sessions. It owns the sum, its shares,
+// and the account of each caller; its users decide what they charge, and when.
 //
-// Invariant: one caller alone never takes more than half of a share, so that what it
-// leaves unfinished cannot shut out another.
+// Invariant: one caller never holds more than half of a share, so that its unfinished
+// calls cannot shut out another caller.
 package budget
 
 import (
@@ -17,28 +17,29 @@ import (
 	"sync"
 )
 
-// Budget is the sum, cut into shares that do not wait for each other: a call whose body
-// is held can always get the room for its answer in time.
+// Budget is the sum, cut into independent shares, so that a call whose body is held can
+// always get the memory for its answer in time.
 type Budget struct {
 	Total   int64
-	Bodies  *Account // a half: bodies and the calls that were read from them
-	Answers *Account // a quarter: what is not sent yet
-	Repeats int64    // an eighth: answers kept for calls that are repeated
-	Cells   int64    // an eighth: of the sessions
+	Bodies  *Account // a half: bodies and the calls decoded from them
+	Answers *Account // a quarter: answers not sent yet
+	Repeats int64    // an eighth: answers kept for repeated calls
+	Cells   int64    // an eighth: cells of sessions
 }
 
-// Sizes of a budget that nobody chose.
+// Bounds of the default budget.
 const (
 	least     = 256 << 20
 	most      = 2 << 30
-	ofMachine = 8 // the part of the memory of the machine
+	ofMachine = 8 // divisor of the machine's memory
 )
 
-// Smallest is the smallest budget: one caller can send a call of the largest size in it, and
-// get the largest answer.
+// Smallest is the smallest allowed budget, in bytes. It holds the largest call of one
+// caller and the largest answer.
 const Smallest = 64 << 20
 
-// Check refuses a total that would hold up single calls for ever. Zero is the default.
+// Check returns an error for a total that would block single calls for ever. Zero selects
+// the default.
 func Check(total int64) error {
 	if total != 0 && total < Smallest {
 		return fmt.Errorf("--budget is %d bytes, want at least %dMiB", total, Smallest>>20)
@@ -46,8 +47,8 @@ func Check(total int64) error {
 	return nil
 }
 
-// New returns a budget of total bytes. Zero takes an eighth of the memory of the
-// machine, from 256 MiB to 2 GiB.
+// New returns a budget of total bytes. With zero it takes an eighth of the memory of the
+// machine, but at least 256 MiB and at most 2 GiB.
 func New(total int64) *Budget {
 	if total <= 0 {
 		total = min(max(memory("/proc/meminfo")/ofMachine, least), most)
@@ -58,7 +59,7 @@ func New(total int64) *Budget {
 	}
 }
 
-// memory reads the memory of the machine; zero where it cannot.
+// memory returns the memory of the machine in bytes, or zero if it cannot be read.
 func memory(path string) int64 {
 	text, err := os.ReadFile(path) //nolint:gosec // a path of /proc
 	if err != nil {
@@ -80,48 +81,49 @@ func memory(path string) int64 {
 
 // Errors of an account.
 var (
-	// ErrFull means that there is no room now.
+	// ErrFull means that the account has no room now.
 	ErrFull = errors.New("no room")
-	// ErrTooMuch means that an empty account has no room for it either.
+	// ErrTooMuch means that the charge is larger than one caller may ever hold.
 	ErrTooMuch = errors.New("more than one caller may hold")
 )
 
-// Account is a share. It is safe for concurrent use.
+// Account counts the bytes of one share. It is safe for concurrent use.
 type Account struct {
 	most int64
 
 	mu      sync.Mutex
 	held    int64
 	callers map[string]int64
-	freed   chan struct{} // closed when something was given back; nil when nobody waits
+	freed   chan struct{} // closed by the next release; nil without waiters
 }
 
-// NewAccount returns an account of that many bytes.
+// NewAccount returns an account of most bytes.
 func NewAccount(most int64) *Account {
 	return &Account{most: most, callers: map[string]int64{}}
 }
 
-// Most is the bound.
+// Most returns the bound of all callers together.
 func (a *Account) Most() int64 { return a.most }
 
-// Half is what one caller may have.
+// Half returns the bound of one caller.
 func (a *Account) Half() int64 { return a.most / 2 }
 
-// Held is what all callers hold.
+// Held returns the bytes that all callers hold.
 func (a *Account) Held() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.held
 }
 
-// Try charges n bytes to a caller: ErrFull or ErrTooMuch where there is no room.
-func (a *Account) Try(caller string, n int64) error {
+// TryAcquire charges n bytes to a caller. It returns ErrFull or ErrTooMuch if there is no
+// room.
+func (a *Account) TryAcquire(caller string, n int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.try(caller, n)
+	return a.tryAcquire(caller, n)
 }
 
-func (a *Account) try(caller string, n int64) error {
+func (a *Account) tryAcquire(caller string, n int64) error {
 	switch {
 	case n > a.most/2:
 		return ErrTooMuch
@@ -132,11 +134,12 @@ func (a *Account) try(caller string, n int64) error {
 	return nil
 }
 
-// Take is Try that waits for room until ctx ends. Errors: ErrTooMuch, ctx.Err().
-func (a *Account) Take(ctx context.Context, caller string, n int64) error {
+// Acquire is like TryAcquire, but waits for room until ctx ends. Errors: ErrTooMuch,
+// ctx.Err().
+func (a *Account) Acquire(ctx context.Context, caller string, n int64) error {
 	for {
 		a.mu.Lock()
-		err := a.try(caller, n)
+		err := a.tryAcquire(caller, n)
 		if !errors.Is(err, ErrFull) {
 			a.mu.Unlock()
 			return err
@@ -154,16 +157,16 @@ func (a *Account) Take(ctx context.Context, caller string, n int64) error {
 	}
 }
 
-// Add charges n bytes that are there already, also where there is no room for them. A
-// negative n gives back.
+// Add charges n bytes that the caller already holds, even without room for them. A negative
+// n releases bytes.
 func (a *Account) Add(caller string, n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.add(caller, n)
 }
 
-// Give returns what was charged.
-func (a *Account) Give(caller string, n int64) { a.Add(caller, -n) }
+// Release returns n charged bytes.
+func (a *Account) Release(caller string, n int64) { a.Add(caller, -n) }
 
 func (a *Account) add(caller string, n int64) {
 	a.held += n
@@ -176,17 +179,17 @@ func (a *Account) add(caller string, n int64) {
 	}
 }
 
-// Room for the output of one call. That of calls with the default limit is not charged:
+// Sizes of the output of one call. Output up to the default limit is not charged:
 // the slots bound it.
 const (
 	freeOutput = 64 << 10
 	mostOutput = 16 << 20 // no node allows more
 	streams    = 2
-	copies     = 2 // as it is read, and the text of it
+	copies     = 2 // the bytes read, and the text made from them
 )
 
-// OutputRoom is what a call with that limit of output needs of Answers while it runs,
-// beyond what every call has.
+// OutputRoom returns the bytes of Answers that a call with that output limit needs while it
+// runs, beyond the uncharged part.
 func OutputRoom(limit int64) int64 {
 	return streams * copies * max(0, min(limit, mostOutput)-freeOutput)
 }

@@ -15,29 +15,29 @@ import (
 func TestNoCallerHoldsMoreThanHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := budget.NewAccount(100)
-		if err := a.Try("a", 51); !errors.Is(err, budget.ErrTooMuch) {
+		if err := a.TryAcquire("a", 51); !errors.Is(err, budget.ErrTooMuch) {
 			t.Errorf("more than half at once: %v", err)
 		}
 		for caller, want := range map[string]error{"a": nil, "b": nil} {
-			if err := a.Try(caller, 40); !errors.Is(err, want) {
+			if err := a.TryAcquire(caller, 40); !errors.Is(err, want) {
 				t.Errorf("%s: %v", caller, err)
 			}
 		}
-		if err := a.Try("a", 11); !errors.Is(err, budget.ErrFull) {
+		if err := a.TryAcquire("a", 11); !errors.Is(err, budget.ErrFull) {
 			t.Errorf("above half of one caller: %v", err)
 		}
-		if err := a.Try("c", 21); !errors.Is(err, budget.ErrFull) {
+		if err := a.TryAcquire("c", 21); !errors.Is(err, budget.ErrFull) {
 			t.Errorf("above all: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := a.Take(ctx, "a", 11); !errors.Is(err, context.DeadlineExceeded) {
+		if err := a.Acquire(ctx, "a", 11); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("waits for nothing: %v", err)
 		}
 		waited := make(chan error, 1)
-		go func() { waited <- a.Take(t.Context(), "a", 50) }()
+		go func() { waited <- a.Acquire(t.Context(), "a", 50) }()
 		synctest.Wait()
-		a.Give("a", 40)
+		a.Release("a", 40)
 		if err := <-waited; err != nil || a.Held() != 90 {
 			t.Errorf("after its own were given back: %v, %d held", err, a.Held())
 		}

@@ -13,40 +13,40 @@ import (
 )
 
 const (
-	// batchWorkers bounds the calls of one batch that are on their way at once.
+	// batchWorkers bounds the concurrent calls of one batch.
 	batchWorkers = 1024
-	// itemBytes is what a submission of a batch takes besides its texts, nearly.
+	// itemBytes estimates the bytes of a submission of a batch besides its texts.
 	itemBytes = 512
-	// writePart is how much of an answer is written at a time.
+	// writePart is the number of bytes of an answer in one write.
 	writePart = 32 << 10
-	// mostAhead is how many results may wait for one before them, where the budget has
-	// room for so many.
+	// mostAhead bounds the results that may wait for an earlier one, if the budget has
+	// room for them.
 	mostAhead = 4096
-	// resultBytes is what a result takes besides its texts, nearly.
+	// resultBytes estimates the bytes of a result besides its texts.
 	resultBytes = 256
 )
 
-// batchRun is a batch on its way. Its results are written in the order of its items, and
-// each is dropped when it is written: a long batch does not hold all of them.
+// batchRun is a running batch. It writes results in the order of its items and drops each
+// one after writing it, so that a long batch does not hold all of them.
 type batchRun struct {
 	h       *handler
 	from    origin
 	items   []item
 	results []result
-	next    atomic.Int64 // the first item that nobody has taken
+	next    atomic.Int64 // the first item without a worker
 	workers sync.WaitGroup
-	// turns holds one for each item that has begun and is not written: its capacity is
-	// how far the items may be ahead of what is read.
+	// turns holds one value for each item that has begun and is not written: its capacity
+	// bounds how far the items run ahead of the reader.
 	turns chan struct{}
-	quit  chan struct{} // closed when nobody reads the answer any more
+	quit  chan struct{} // closed when the caller no longer reads the answer
 
 	mu        sync.Mutex
-	changed   *sync.Cond // with the fields below, and the results of what has ended
+	changed   *sync.Cond // guards the fields below and the results of ended items
 	ended     []bool
-	left      int // items that have not ended
+	left      int // number of items that have not ended
 	ran       bool
 	unreached error
-	gone      error // the caller has gone
+	gone      error // set when the caller has gone
 }
 
 func (h *handler) newBatch(items []item, from origin) *batchRun {
@@ -60,27 +60,27 @@ func (h *handler) newBatch(items []item, from origin) *batchRun {
 	return b
 }
 
-// start works on the items; the caller calls wait.
+// start starts the workers; the caller calls wait.
 func (b *batchRun) start(ctx context.Context) {
 	for range min(len(b.items), batchWorkers) {
 		b.workers.Go(func() { b.work(ctx) })
 	}
 }
 
-// wait ends what has not begun, and waits for the rest.
+// wait drops the items that have not begun and waits for the running ones.
 func (b *batchRun) wait() {
 	close(b.quit)
 	b.workers.Wait()
-	for i := range b.results { // what was not written
+	for i := range b.results { // release the unwritten results
 		b.drop(i)
 	}
 }
 
-// work takes items until none is left.
+// work runs items until none is left.
 func (b *batchRun) work(ctx context.Context) {
 	for {
 		select {
-		case b.turns <- struct{}{}: // before it takes an item: the first that is not written always has its turn
+		case b.turns <- struct{}{}: // before taking an item, so that the first unwritten item always has a turn
 		case <-b.quit:
 			return
 		}
@@ -99,7 +99,7 @@ func (b *batchRun) work(ctx context.Context) {
 	}
 }
 
-// end notes what became of item i.
+// end stores the outcome of item i.
 func (b *batchRun) end(ctx context.Context, i int, res result, err error, ran bool) {
 	b.h.cfg.Budget.Answers.Add(b.from.host, res.size())
 	b.mu.Lock()
@@ -113,12 +113,12 @@ func (b *batchRun) end(ctx context.Context, i int, res result, err error, ran bo
 			b.gone = ctx.Err()
 		}
 	}
-	b.changed.Signal() // only the one who writes waits
+	b.changed.Signal() // only the writer waits
 }
 
-// reached waits until a program has run, or all items have ended that may before one is
-// written. The error says that no
-// item at all could be run because no executor was reached, or that the caller has gone.
+// reached waits until a program has run, or until every item has ended that may run before
+// the first result is written. It returns an error if no executor was reached for any item,
+// or if the caller has gone.
 func (b *batchRun) reached(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +134,7 @@ func (b *batchRun) reached(ctx context.Context) error {
 	return b.unreached
 }
 
-// answer writes the results as they come. The error is that of the connection.
+// answer writes the results as they come. It returns an error of the connection.
 func (b *batchRun) answer(w http.ResponseWriter, id string, see view) error {
 	name, err := json.Marshal(id)
 	if err != nil {
@@ -157,7 +157,7 @@ func (b *batchRun) answer(w http.ResponseWriter, id string, see view) error {
 		if err := enc.Encode(see(b.results[i])); err != nil {
 			return err
 		}
-		text.Truncate(text.Len() - 1) // the end of a line
+		text.Truncate(text.Len() - 1) // drop the newline of the encoder
 		b.drop(i)
 		<-b.turns
 		if text.Len() > writePart {
@@ -172,7 +172,7 @@ func (b *batchRun) answer(w http.ResponseWriter, id string, see view) error {
 	return errors.Join(err, to.End())
 }
 
-// await returns when item i has ended, or an error when the caller has gone.
+// await waits until item i has ended. It returns an error when the caller has gone.
 func (b *batchRun) await(i int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,17 +182,17 @@ func (b *batchRun) await(i int) error {
 	return b.gone
 }
 
-// drop forgets the result of an item, if it has ended.
+// drop releases the result of an item, if it has ended.
 func (b *batchRun) drop(i int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended[i] {
-		b.h.cfg.Budget.Answers.Give(b.from.host, b.results[i].size())
+		b.h.cfg.Budget.Answers.Release(b.from.host, b.results[i].size())
 		b.results[i] = result{}
 	}
 }
 
-// size is what a result takes of the budget.
+// size returns the bytes that a result takes from the budget.
 func (r *result) size() int64 {
 	if *r == (result{}) {
 		return 0

@@ -1,31 +1,31 @@
 // Package codejudge speaks the HTTP API of Code-Judge, so that clients written
 // for that service (rStar2-Agent's tools and rewards, verl's reward managers)
 // work unchanged against a node or a gateway. It owns that API's shapes, its
-// validation and the waiting of its calls; programs are run by the
-// sandbox.Executor that it is given. It does not compile C++ and does not serve
+// validation and the queue of its calls; the given sandbox.Executor runs the
+// programs. It does not compile C++ and does not serve
 // the original's generated documentation pages.
 //
 // Endpoints: POST /run, /judge and their /batch and /long-batch; GET /status, /ping.
 //
-// Where it differs from the original, on purpose:
+// Intended differences from the original:
 //   - One bad item of a batch is answered with success=false, reason
-//     "invalid_input" and the complaint in stderr, and the others run; the original
+//     "invalid_input" and the error in stderr, and the others run; the original
 //     refuses the whole batch with 422. A broken envelope is still a 422.
 //   - Types "cpp" and "math" are answered "internal_error", which is what the
-//     original says of a type that it cannot run, with one line in stderr.
-//   - A call that the executor refuses for load waits in line, first come first
-//     served, until the time that the original gives a call (19 s; an hour for
-//     long batches) is over; then it is a "queue_timeout". When even the line is
-//     full, the answer is 429 with Retry-After. A program that runs by then may
-//     take 30 s more on a machine that gives it no core.
+//     original answers for a type that it cannot run, with one line in stderr.
+//   - A call that the executor refuses for load waits in a queue, first come first
+//     served, until the original's time for a call (19 s; an hour for
+//     long batches) is over; then it is a "queue_timeout". When the queue is
+//     full, the answer is 429 with Retry-After. A program that runs at that time may
+//     take 30 s more on a busy machine.
 //   - When no executor can be reached, the answer is 503 with Retry-After. If only
-//     some items of a batch are affected, these are answered "queue_timeout", the
-//     one reason for which clients ask again.
-//   - Bodies are bounded (413), a client that hangs up frees its slots, output is
-//     never taken for a marker, and text that is no UTF-8 does not lose the call.
+//     some items of a batch are affected, they are answered "queue_timeout", the
+//     one reason for which clients retry.
+//   - Bodies are bounded (413), a client that disconnects frees its slots, output is
+//     never taken for a marker, and invalid UTF-8 in a text does not fail the call.
 //
 // Invariant: every submission of a request that is answered with 200 has exactly
-// one result, at its own place, and a failure of the sandbox is never reported as
+// one result, in its position, and a failure of the sandbox is never reported as
 // a failure of the program.
 package codejudge
 
@@ -45,8 +45,8 @@ type Load struct {
 	Workers int `json:"num_workers"` // calls that can run at once
 }
 
-// Limits of every program of this API, whose requests state none. An original takes
-// them from its environment, as MAX_EXECUTION_TIME and MAX_MEMORY.
+// Limits bound every program of this API, whose requests state no limits. The original
+// takes them from its environment, as MAX_EXECUTION_TIME and MAX_MEMORY.
 type Limits struct {
 	// Execution bounds the wall and the CPU time of a program; 10 s when zero.
 	Execution time.Duration
@@ -54,47 +54,46 @@ type Limits struct {
 	Memory int64
 }
 
-// Config says how a handler behaves. The zero value behaves like an original
-// that nobody configured.
+// Config configures a handler. The zero value behaves like the original with its defaults.
 type Config struct {
 	// Token, when set, is the bearer token that every call except /ping must carry.
 	Token string
 	Limits
-	// Wait bounds how long a call of /run, /judge and their batches waits in line;
-	// Execution + 9 s when zero. One that the executor has taken by then is answered
-	// within sandbox.Slack of Execution after that.
+	// Wait bounds how long a call of /run, /judge and their batches waits in the queue;
+	// Execution + 9 s when zero. A call that the executor has accepted is answered
+	// within sandbox.Slack of Execution after that time.
 	Wait time.Duration
 	// LongWait is the same for a long batch; an hour + Execution + 5 s when zero.
 	LongWait time.Duration
 	// MaxBody bounds the body of a batch in bytes; 256 MiB when zero, and never more
-	// than one caller may have of Budget. A single submission may have 8 MiB of that.
+	// than one caller may hold of Budget. A single submission may have 8 MiB.
 	MaxBody int64
-	// Budget bounds what is held for callers; budget.New(0) when nil.
+	// Budget bounds the bytes held for callers; budget.New(0) when nil.
 	Budget *budget.Budget
-	// MaxCalls bounds the submissions that a caller holds at once, running or waiting,
-	// and those of one batch; 100,000 when zero, and less where Budget is small. All
-	// callers together may hold twice as many.
+	// MaxCalls bounds the submissions of a caller at a time, running or waiting,
+	// and the length of a batch; 100,000 when zero, and less with a small Budget. All
+	// callers together may have twice as many.
 	MaxCalls int
-	// Patience is how long 64 KiB of a body may take to arrive, and a twelfth of what
-	// the whole body may; 10 s when zero.
+	// Patience is how long 64 KiB of a body may take to arrive. The whole body may take
+	// twelve times as long. 10 s when zero.
 	Patience time.Duration
 	// Load reports the executor's queue and slots; zeros when nil.
 	Load func() Load
-	// Logger receives failures of the sandbox; nil discards. It never receives
+	// Logger receives failures of the sandbox; nil discards them. It never receives
 	// code, input or output of programs.
 	Logger *slog.Logger
 }
 
-// Parts of the time that the original gives a call beyond its execution.
+// Parts of the original's time for a call, besides the execution.
 const (
-	processTime = 5 * time.Second // starting a process and carrying its answer
+	processTime = 5 * time.Second // start of a process and transport of its answer
 	queueLife   = 4 * time.Second
 	longQueue   = time.Hour
 )
 
 const (
 	maxSingleBody = 8 << 20
-	// stall is how long a part of an answer may take to be read.
+	// stall is how long the client may take to read a part of an answer.
 	stall = 30 * time.Second
 )
 
@@ -118,7 +117,7 @@ func (c Config) withDefaults() Config {
 	if c.MaxCalls <= 0 {
 		c.MaxCalls = 100_000
 	}
-	c.MaxCalls = min(c.MaxCalls, int(c.Budget.Bodies.Half()/2/itemBytes)) // the other half is for their texts
+	c.MaxCalls = min(c.MaxCalls, int(c.Budget.Bodies.Half()/2/itemBytes)) // the other half holds their texts
 	if c.Patience <= 0 {
 		c.Patience = budget.Patience
 	}
@@ -131,7 +130,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Paths lists every path that a handler serves, for a mux that serves others too.
+// Paths lists every path of a handler, for a mux that serves others too.
 func Paths() []string {
 	return []string{
 		"/run", "/run/batch", "/run/long-batch",
@@ -145,12 +144,12 @@ type handler struct {
 	cfg  Config
 	exec sandbox.Executor
 	line *line
-	// room counts submissions; the bytes of their bodies are those of the budget.
+	// room counts submissions; the budget counts the bytes of their bodies.
 	room *budget.Account
 }
 
-// NewHandler returns the API over exec. It is safe for concurrent use and owns
-// no goroutine beyond the requests that it serves.
+// NewHandler returns the API over exec. It is safe for concurrent use, and its goroutines
+// end with the requests that they serve.
 func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	h := &handler{
@@ -171,7 +170,7 @@ func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
 	return mux
 }
 
-// refuseOthers answers requests that no other route takes, in the shape of the original.
+// refuseOthers answers requests that match no other route, in the shape of the original.
 func (h *handler) refuseOthers(mux *http.ServeMux) {
 	for _, path := range Paths() {
 		allow := http.MethodPost

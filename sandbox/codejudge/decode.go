@@ -10,10 +10,10 @@ import (
 	"uuid"
 )
 
-// echoBytes bounds the input that a complaint repeats; a larger input is left out.
+// echoBytes bounds the input that an error message repeats; a larger input is left out.
 const echoBytes = 4 << 10
 
-// echo returns raw for a complaint, or null where it is too much to repeat.
+// echo returns raw for an error message, or null if it is too long.
 func echo(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 || len(raw) > echoBytes || !jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) {
 		return json.RawMessage("null")
@@ -21,7 +21,7 @@ func echo(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// fields reads the members of one object and collects the complaints.
+// fields reads the members of one object and collects the errors.
 type fields struct {
 	raw     json.RawMessage
 	members map[string]json.RawMessage
@@ -29,8 +29,8 @@ type fields struct {
 	details []detail
 }
 
-// newFields returns nil and a complaint when raw, which is valid JSON, is no object.
-// As in the original, case matters in names, and the last of equal names counts.
+// newFields returns nil and an error detail when raw, which is valid JSON, is not an
+// object. As in the original, names are case-sensitive, and the last of equal names counts.
 func newFields(raw json.RawMessage, loc []any) (*fields, []detail) {
 	f := &fields{raw: raw, loc: loc}
 	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) || json.Unmarshal(raw, &f.members) != nil {
@@ -48,7 +48,7 @@ func (f *fields) complain(kind, msg string, raw json.RawMessage, ctx map[string]
 	})
 }
 
-// text reads a member that must be a string; nil when it is not one.
+// text reads a member that must be a string; it returns nil for other types.
 func (f *fields) text(name string) *string {
 	raw, ok := f.members[name]
 	if !ok {
@@ -118,7 +118,7 @@ func sortedKeys(m map[string]json.RawMessage) []string {
 
 func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }
 
-// orNew returns a name for a submission or a batch that has none.
+// orNew returns *id, or a new name for a submission or a batch without one.
 func orNew(id *string) string {
 	if id == nil || *id == "" {
 		return uuid.NewV4().String()
@@ -126,14 +126,14 @@ func orNew(id *string) string {
 	return *id
 }
 
-// parseSubmission reads one submission. It always has an id; the rest is only
-// meaningful without complaints.
+// parseSubmission reads one submission. It always has an id; the other fields are valid
+// only if there are no errors.
 func parseSubmission(raw json.RawMessage, loc []any) (submission, []detail) {
 	f, wrong := newFields(raw, loc)
 	if wrong != nil {
 		return submission{id: orNew(nil)}, wrong
 	}
-	// The order of the reads is the order of the original's complaints.
+	// The reads are in the order of the original's errors.
 	sub := submission{id: orNew(f.optional("sub_id"))}
 	sub.language = language(f.literal("type", "'python', 'cpp' or 'math'",
 		string(languagePython), string(languageCpp), string(languageMath)))
@@ -148,14 +148,14 @@ func parseSubmission(raw json.RawMessage, loc []any) (submission, []detail) {
 	return sub, f.details
 }
 
-// item is one submission of a batch, or why it is none.
+// item is one submission of a batch, or the error of an invalid one.
 type item struct {
 	sub   submission
 	wrong []detail
 }
 
-// parseBatch reads a batch. Complaints are about the envelope only: those about
-// an item stay with the item.
+// parseBatch reads a batch. It returns only errors of the envelope; each item keeps its
+// errors.
 func parseBatch(body []byte, maxItems int) (string, []item, []detail) {
 	loc := []any{"body"}
 	f, wrong := newFields(body, loc)
@@ -170,7 +170,7 @@ func parseBatch(body []byte, maxItems int) (string, []item, []detail) {
 	return id, items, f.details
 }
 
-// items reads the submissions one by one, so that a long list costs no second copy.
+// items reads the submissions one by one, without a second copy of a long list.
 func (f *fields) items(most int) []item {
 	const name = "submissions"
 	raw, ok := f.members[name]
@@ -186,7 +186,7 @@ func (f *fields) items(most int) []item {
 	var items []item
 	for dec.More() {
 		var one json.RawMessage
-		if err := dec.Decode(&one); err != nil { // the whole body was valid before
+		if err := dec.Decode(&one); err != nil { // cannot fail: the whole body is valid JSON
 			f.complain("json_invalid", "JSON decode error", nil, map[string]any{"error": err.Error()}, name, len(items))
 			return nil
 		}
@@ -204,8 +204,8 @@ func (f *fields) items(most int) []item {
 	return items
 }
 
-// parseItem reads one submission of a batch. Text that no program could receive
-// as it was sent, invalid UTF-8 or half a surrogate pair, is this item's error.
+// parseItem reads one submission of a batch. A text that a program could not receive
+// unchanged (invalid UTF-8, or half a surrogate pair) is an error of this item.
 func parseItem(raw json.RawMessage, loc []any) item {
 	sub, wrong := parseSubmission(raw, loc)
 	if len(wrong) == 0 && !jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) {
@@ -214,7 +214,7 @@ func parseItem(raw json.RawMessage, loc []any) item {
 	return item{sub: sub, wrong: wrong}
 }
 
-// syntax returns the complaint about a body that is no JSON, or nil.
+// syntax returns the error details of a body that is not JSON, or nil.
 func syntax(body []byte) []detail {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return []detail{{Type: "missing", Loc: []any{"body"}, Msg: "Field required", Input: json.RawMessage("null")}}

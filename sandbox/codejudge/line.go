@@ -6,44 +6,44 @@ import (
 	"sync"
 )
 
-// Sizes of the line.
+// Sizes of the queue.
 const (
-	firstLimit = 256  // calls given to the executor before it has shown what it takes
-	mostLimit  = 8192 // whatever it takes
-	// shortestRound is how many calls end between two attempts of a narrow line to
-	// grow: each attempt lets two calls race for one slot.
+	firstLimit = 256  // concurrent calls before the executor has shown its capacity
+	mostLimit  = 8192 // largest number of concurrent calls
+	// shortestRound is the number of calls that end between two attempts of a small limit to
+	// grow: each attempt makes two calls compete for one slot.
 	shortestRound = 16
 )
 
-// line lets calls through to the executor: callers take turns, and the calls of one are
-// served first come first served, so that a batch of 100,000 does not stand before all
-// others. It lets through
-// as many at once as the executor was seen to admit: the number grows while calls
-// wait and none is refused, and a refusal sets it to what the executor held then.
+// line is the queue in front of the executor. Callers take turns, and the calls of one
+// caller are first come, first served, so that a batch of 100,000 does not block all other
+// callers. It admits as many calls at once as the executor accepts: the limit grows while
+// calls wait and none is refused, and a refusal sets it to the number of calls that the
+// executor then held.
 type line struct {
 	mu    sync.Mutex
 	limit int
 	busy  int
 	grown int  // calls ended since the limit last grew
-	slow  bool // a refusal was seen: grow by a part for each full round only
+	slow  bool // after a refusal: grow by a fraction, and only once in a full round
 	next  uint64
-	turn  uint64            // the latest that was served
-	last  map[string]uint64 // the last turn of each caller that has calls in line
+	turn  uint64            // the latest served turn
+	last  map[string]uint64 // the last turn of each caller with calls in the queue
 	queue queue
 }
 
-// place is a call in line; it keeps its turn and its number when it has to wait again.
+// place is a call in the queue; it keeps its turn and its number when it has to wait again.
 type place struct {
 	caller string
-	turn   uint64        // of its caller
-	number uint64        // among all calls
+	turn   uint64        // turn of its caller
+	number uint64        // order among all calls
 	index  int           // in the heap; -1 outside
-	ready  chan struct{} // closed when the call may go
+	ready  chan struct{} // closed when the call may run
 }
 
 func newLine() *line { return &line{limit: firstLimit, last: map[string]uint64{}} }
 
-// ticket returns the place of a new call, behind every earlier one of its caller.
+// ticket returns the place of a new call, after every earlier one of its caller.
 func (l *line) ticket(caller string) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *line) ticket(caller string) *place {
 	return p
 }
 
-// served moves on to the turn of p. A caller whose last turn it was is as a new one.
+// served advances to the turn of p. A caller without further turns counts as new.
 func (l *line) served(p *place) {
 	l.turn = max(l.turn, p.turn)
 	if l.last[p.caller] <= l.turn {
@@ -79,18 +79,18 @@ func (l *line) enter(ctx context.Context, p *place) error {
 	if p.index >= 0 {
 		heap.Remove(&l.queue, p.index)
 		if l.last[p.caller] == p.turn {
-			l.last[p.caller]-- // those before it keep their turns
+			l.last[p.caller]-- // earlier calls keep their turns
 		}
-	} else { // its turn came at the same moment: pass it on
+	} else { // its turn has just come: pass it on
 		l.busy--
 		l.advance()
 	}
 	return ctx.Err()
 }
 
-// leave ends what enter began; refused says that the executor was overloaded. It
-// reports whether a refused call has to pause before it enters again. It need not
-// while other calls of the line run: it waits for one of them to end anyway.
+// leave ends what enter began; refused means that the executor was overloaded. It reports
+// whether a refused call has to pause before it enters again. No pause is needed while
+// other calls of the queue run, since the call then waits until one of them ends.
 func (l *line) leave(refused bool) (pause bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *line) leave(refused bool) (pause bool) {
 	return pause
 }
 
-// advance lets calls go while there is room. The caller holds mu.
+// advance admits calls while there is room. The caller holds mu.
 func (l *line) advance() {
 	for l.busy < l.limit && len(l.queue) > 0 {
 		p, _ := heap.Pop(&l.queue).(*place)
@@ -123,7 +123,7 @@ func (l *line) advance() {
 	}
 }
 
-// waiting returns the number of calls in line.
+// waiting returns the number of queued calls.
 func (l *line) waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

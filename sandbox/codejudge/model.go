@@ -11,10 +11,10 @@ import (
 	"temper/sandbox"
 )
 
-// reason is why a submission has no plain success or failure.
+// reason explains a submission without a plain success or failure.
 type reason string
 
-// Reasons of the API; there are no others.
+// All reasons of the API.
 const (
 	reasonNone         reason = ""
 	reasonInternal     reason = "internal_error"
@@ -26,7 +26,7 @@ const (
 // language is the type of a submission.
 type language string
 
-// Languages that the API knows; only Python runs.
+// Languages of the API; only Python runs.
 const (
 	languagePython language = "python"
 	languageCpp    language = "cpp"
@@ -39,11 +39,11 @@ type submission struct {
 	language language
 	solution string
 	input    string
-	expected *string // nil when nobody asks what was printed
+	expected *string // nil when the output is not compared
 }
 
-// seconds is a duration of the API, always written with a fraction: clients in
-// typed languages read an integer otherwise.
+// seconds is a duration of the API, always written with a fraction, because clients in
+// typed languages would read an integer otherwise.
 type seconds float64
 
 // MarshalJSON implements json.Marshaler.
@@ -66,7 +66,7 @@ type result struct {
 	Reason     reason  `json:"reason"`
 }
 
-// verdict is a result without what was printed.
+// verdict is a result without the output.
 type verdict struct {
 	SubID      string  `json:"sub_id"`
 	Success    bool    `json:"success"`
@@ -75,7 +75,7 @@ type verdict struct {
 	Reason     reason  `json:"reason"`
 }
 
-// view chooses what of a result a client sees.
+// view selects the part of a result that a client gets.
 type view func(result) any
 
 func viewRun(r result) any { return r }
@@ -84,7 +84,7 @@ func viewJudge(r result) any {
 	return verdict{SubID: r.SubID, Success: r.Success, RunSuccess: r.RunSuccess, Cost: r.Cost, Reason: r.Reason}
 }
 
-// detail is one complaint about a request, as the original's framework words it.
+// detail is one error of a request, in the words of the original's framework.
 type detail struct {
 	Type  string          `json:"type"`
 	Loc   []any           `json:"loc"`
@@ -93,10 +93,10 @@ type detail struct {
 	Ctx   map[string]any  `json:"ctx,omitempty"`
 }
 
-// itemDepth is how deep an item of a batch is: body, submissions, its number.
+// itemDepth is the length of the path to an item of a batch: body, submissions, index.
 const itemDepth = 3
 
-// complaints joins the details about one item into one line.
+// complaints joins the details of one item into one line.
 func complaints(details []detail) string {
 	var b strings.Builder
 	for i, d := range details {
@@ -113,11 +113,11 @@ func complaints(details []detail) string {
 	return b.String()
 }
 
-// streamRunes is how much of each stream a client sees.
+// streamRunes is the number of characters of each stream that a client gets.
 const streamRunes = 1000
 
-// clip returns the first streamRunes characters in memory of their own, so that
-// a held answer does not hold the whole stream.
+// clip returns a copy of the first streamRunes characters, so that a held answer does not
+// keep the whole stream in memory.
 func clip(s string) *string {
 	end := 0
 	for range streamRunes {
@@ -131,10 +131,10 @@ func clip(s string) *string {
 	return &out
 }
 
-// suicide is what a program of the original prints when its time is over.
+// suicide is the text that a program of the original prints at its time limit.
 const suicide = "Suicide from timeout.\n"
 
-// failed answers a submission whose program did not run to an end.
+// failed returns the answer for a submission whose program did not run to its end.
 func failed(id string, why reason, note string) result {
 	r := result{SubID: id, Reason: why}
 	if note != "" {
@@ -143,7 +143,7 @@ func failed(id string, why reason, note string) result {
 	return r
 }
 
-// answer translates what became of the program of sub.
+// answer translates the result of the program of sub.
 func answer(sub submission, res sandbox.Result) result {
 	r := result{SubID: sub.id, Cost: seconds(res.Usage.Wall.Seconds())}
 	stdout, stderr := res.Stdout, res.Stderr
@@ -168,7 +168,7 @@ func answer(sub submission, res sandbox.Result) result {
 	return r
 }
 
-// withNote puts why a program was ended first, where clip does not lose it.
+// withNote puts the reason for the end of a program first, so that clip keeps it.
 func withNote(stderr, note string) string {
 	if note == "" {
 		return stderr
@@ -176,8 +176,8 @@ func withNote(stderr, note string) string {
 	return strings.TrimSuffix(note+"\n"+stderr, "\n") + "\n"
 }
 
-// trim removes what the original's language takes for white space: Unicode's,
-// and the four separators of ASCII.
+// trim removes the white space of the original's language: Unicode's, and the four
+// separators of ASCII.
 func trim(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool {
 		return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f

@@ -12,31 +12,31 @@ import (
 	"temper/sandbox/budget"
 )
 
-// Waiting between attempts of one call.
+// Pauses between attempts of one call.
 const (
-	overloadWait = time.Second // where the executor gives no advice
+	overloadWait = time.Second // if the executor suggests no time
 	longestWait  = 30 * time.Second
-	firstBackoff = 100 * time.Millisecond // after an executor that was not reached; doubles
+	firstBackoff = 100 * time.Millisecond // after an executor was not reached; doubles
 	attempts     = 5
 )
 
-// outputSlack is how much more than the expected output a program may print, such
+// outputSlack is the number of bytes that a program may print beyond the expected output, such
 // as blanks at the end.
 const (
 	outputSlack = 64 << 10
 	outputMost  = 16 << 20
 )
 
-// run executes one submission and answers it. The error is that of an executor
-// that could not be reached, or of a caller that has gone.
+// run executes one submission and returns its result. It returns an error if the executor
+// could not be reached, or if the caller has gone.
 func (h *handler) run(ctx context.Context, sub submission, from origin) (result, error) {
 	if sub.language != languagePython {
 		return failed(sub.id, reasonInternal, "type "+string(sub.language)+" is not supported: only python runs here"), nil
 	}
 	req := h.request(sub, from.key)
-	res, err := sandbox.Result{}, h.makeRoom(ctx, &req, from.host)
+	res, err := sandbox.Result{}, h.acquireOutput(ctx, &req, from.host)
 	if err == nil {
-		defer h.cfg.Budget.Answers.Give(from.host, budget.OutputRoom(req.Limits.Output))
+		defer h.cfg.Budget.Answers.Release(from.host, budget.OutputRoom(req.Limits.Output))
 		res, err = h.execute(ctx, req)
 	}
 	if err == nil {
@@ -57,12 +57,12 @@ func (h *handler) run(ctx context.Context, sub submission, from origin) (result,
 	}
 }
 
-// makeRoom waits for the bytes that the output of req may need, beyond what every call
-// has. It is not for long that answers of the same caller can hold them: who does not
-// read his is given up.
-func (h *handler) makeRoom(ctx context.Context, req *sandbox.Request, caller string) error {
+// acquireOutput waits for the bytes that the output of req may need, beyond the part that
+// every call has. Other answers of the same caller cannot hold them for long: a caller that
+// does not read its answers loses them.
+func (h *handler) acquireOutput(ctx context.Context, req *sandbox.Request, caller string) error {
 	answers := h.cfg.Budget.Answers
-	// A budget that is too small for a long expected output gives what it can.
+	// A budget that is too small for a long expected output limits the output.
 	for budget.OutputRoom(req.Limits.Output) > answers.Half() {
 		req.Limits.Output /= 2
 	}
@@ -72,15 +72,15 @@ func (h *handler) makeRoom(ctx context.Context, req *sandbox.Request, caller str
 	}
 	inTime, cancel := context.WithTimeout(ctx, 2*stall)
 	defer cancel()
-	return answers.Take(inTime, caller, need)
+	return answers.Acquire(inTime, caller, need)
 }
 
-// errTimeIsUp is the cause of a context that ends because the call has waited
-// long enough, not because its caller has gone.
+// errTimeIsUp is the cause of a context that ends because the call has waited for too long,
+// not because its caller has gone.
 var errTimeIsUp = errors.New("the time of the call is over")
 
-// request is the program of sub. Its ID is new: a client's sub_id names a place
-// in its own list and repeats from batch to batch.
+// request returns the request for the program of sub. Its ID is new: a client's sub_id is a
+// position in the client's list and repeats from batch to batch.
 func (h *handler) request(sub submission, key string) sandbox.Request {
 	req := sandbox.Request{
 		ID: uuid.NewV4().String(), Code: sub.solution, Stdin: sub.input, Run: key,
@@ -92,8 +92,8 @@ func (h *handler) request(sub submission, key string) sandbox.Request {
 	return req
 }
 
-// execute runs req in its turn, again while the executor is overloaded, and some
-// times when it cannot be reached.
+// execute runs req in its turn. It retries while the executor is overloaded, and a few
+// times when the executor cannot be reached.
 func (h *handler) execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	inLine, leave := h.waitingTime(ctx)
 	defer leave()
@@ -126,11 +126,11 @@ func (h *handler) execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 	}
 }
 
-// slack is how much longer than Wait a call may take that the executor has taken: a
-// program that its neighbours keep from running still gets its answer.
+// slack returns how much longer than Wait an accepted call may take, so that a program that
+// waits for a core still gets its answer.
 func (h *handler) slack() time.Duration { return sandbox.Slack(h.cfg.Execution) }
 
-// waitingTime is the part of a call's time in which it may wait in line.
+// waitingTime bounds the part of a call's time in which it may wait in the queue.
 func (h *handler) waitingTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -150,15 +150,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// origin is what the submissions of one request have in common.
+// origin holds the common fields of the submissions of one request.
 type origin struct {
-	key   string // of fairness
-	host  string // who is charged
+	key   string // the key of fairness
+	host  string // the caller that is charged
 	start time.Time
 }
 
-// newOrigin names the run of a request for fairness: the protocol has no such
-// field, so each machine is one.
+// newOrigin returns the origin of a request. The protocol has no field for a run, so
+// fairness is by client machine.
 func newOrigin(r *http.Request) origin {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

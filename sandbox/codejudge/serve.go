@@ -42,11 +42,11 @@ func (h *handler) single(see view) http.HandlerFunc {
 		inLine, leave := h.waitingTime(ctx)
 		defer leave()
 		from := newOrigin(r)
-		if err := h.room.Take(inLine, from.host, 1); err != nil {
+		if err := h.room.Acquire(inLine, from.host, 1); err != nil {
 			h.busy(w)
 			return
 		}
-		defer h.room.Give(from.host, 1)
+		defer h.room.Release(from.host, 1)
 		res, err := h.run(ctx, sub, from)
 		if err != nil {
 			h.unreached(w, err)
@@ -56,7 +56,8 @@ func (h *handler) single(see view) http.HandlerFunc {
 	}
 }
 
-// batch serves a list of submissions, each within wait of the arrival of all.
+// batch serves a list of submissions; each may wait for wait after the arrival of the
+// request.
 func (h *handler) batch(see view, wait time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, done := h.read(w, r, h.cfg.MaxBody)
@@ -80,14 +81,14 @@ func (h *handler) batch(see view, wait time.Duration) http.HandlerFunc {
 			return
 		}
 		defer release()
-		body = nil                                                  //nolint:ineffassign,wastedassign // the items have it, and the batch may take an hour
-		if h.cfg.Budget.Answers.Take(inLine, from.host, 0) != nil { // others of it are not read
+		body = nil                                                     //nolint:ineffassign,wastedassign // the items hold their copies, and the batch may take an hour
+		if h.cfg.Budget.Answers.Acquire(inLine, from.host, 0) != nil { // the caller does not read its other answers
 			h.busy(w)
 			return
 		}
 		b := h.newBatch(items, from)
 		defer b.wait()
-		defer cancel() // of what still runs when the caller does not read
+		defer cancel() // ends the running calls when the caller does not read
 		b.start(ctx)
 		if err := b.reached(ctx); err != nil {
 			h.unreached(w, err)
@@ -99,41 +100,41 @@ func (h *handler) batch(see view, wait time.Duration) http.HandlerFunc {
 	}
 }
 
-// admit takes the room of a batch: the submissions that are on their way at once, and
-// bytes for each of them, also for those that wait.
+// admit acquires the room of a batch: its concurrent submissions, and bytes for every
+// submission, waiting ones included.
 func (h *handler) admit(ctx context.Context, from origin, items int) (release func(), ok bool) {
 	calls, bytes := int64(min(items, batchWorkers)), int64(items)*itemBytes
-	if h.room.Take(ctx, from.host, calls) != nil {
+	if h.room.Acquire(ctx, from.host, calls) != nil {
 		return nil, false
 	}
-	if h.cfg.Budget.Bodies.Take(ctx, from.host, bytes) != nil {
-		h.room.Give(from.host, calls)
+	if h.cfg.Budget.Bodies.Acquire(ctx, from.host, bytes) != nil {
+		h.room.Release(from.host, calls)
 		return nil, false
 	}
 	return func() {
-		h.room.Give(from.host, calls)
-		h.cfg.Budget.Bodies.Give(from.host, bytes)
+		h.room.Release(from.host, calls)
+		h.cfg.Budget.Bodies.Release(from.host, bytes)
 	}, true
 }
 
-// refusal is the body of an answer that is not about programs: a sentence, or
-// a list of details.
+// refusal is the body of an answer about the request itself: a sentence, or a list of
+// details.
 type refusal struct {
 	Detail any `json:"detail"`
 }
 
 const unreadable = "There was an error parsing the body"
 
-// read takes in the body, which has to be JSON. It answers the request itself
-// and returns a nil done when there is nothing to work on.
+// read reads the body, which has to be JSON. If there is nothing to work on, it answers the
+// request itself and returns a nil done.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, done func()) {
 	caller, bodies := newOrigin(r).host, h.cfg.Budget.Bodies
 	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Wait)
 	defer cancel()
 	var held int64
-	done = func() { bodies.Give(caller, held) }
+	done = func() { bodies.Release(caller, held) }
 	body, err := budget.ReadBody(w, r, limit, h.cfg.Patience, func(n int64) error {
-		err := bodies.Take(ctx, caller, n)
+		err := bodies.Acquire(ctx, caller, n)
 		if err == nil {
 			held += n
 		}
@@ -161,13 +162,13 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, limit int64) (bod
 	return nil, nil
 }
 
-// busy answers a request for which there is no room at all.
+// busy answers a request for which there is no room.
 func (h *handler) busy(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
 	h.fail(w, http.StatusTooManyRequests, "too many submissions wait, come back later")
 }
 
-// unreached answers a request when no program of it could be run. A caller that has
+// unreached answers a request when none of its programs could be run. A caller that has
 // gone does not read the answer.
 func (h *handler) unreached(w http.ResponseWriter, err error) {
 	if !errors.Is(err, context.Canceled) {
@@ -186,7 +187,7 @@ func (h *handler) write(w http.ResponseWriter, code int, v any) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil { // only a Load func of the caller can do this
+	if err := enc.Encode(v); err != nil { // only Config.Load can cause this
 		h.cfg.Logger.Error("encode response", "err", err)
 		code = http.StatusInternalServerError
 		body.Reset()

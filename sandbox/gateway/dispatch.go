@@ -176,7 +176,7 @@ func (d *dispatcher) settle(ctx context.Context, c *call, res *sandbox.Result, e
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	defer d.assign(now) // after the slot is free and the call is perhaps back in a queue
+	defer d.assign(now) // after the slot is free and the call may be back in a queue
 	n := c.node
 	d.release(c)
 	n.refresh(now)
@@ -245,7 +245,7 @@ func (d *dispatcher) fail(ctx context.Context, c *call, n *node, err error, now 
 		// The node's clock was ahead.
 		d.totals.Cancelled++
 		return context.DeadlineExceeded
-	case errors.Is(err, sandbox.ErrConflict), errors.Is(err, sandbox.ErrSessionLost): // the answer of a node that works
+	case errors.Is(err, sandbox.ErrConflict), errors.Is(err, sandbox.ErrSessionLost): // the answer of a working node
 		n.pauses.reset()
 		n.listing.done++
 		d.totals.Done++
@@ -264,13 +264,13 @@ func (d *dispatcher) fail(ctx context.Context, c *call, n *node, err error, now 
 	n.listing.lastError = err.Error()
 	switch {
 	case n.leaving || n.load.Draining:
-		// It announced its end: neither suspicious nor an attempt.
+		// The node announced its end: neither a death nor an attempt.
 	case !n.alive():
 		c.attempts++
 		c.deaths++
 	default:
 		c.attempts++
-		n.pauses.start(now, err) // and the call goes elsewhere
+		n.pauses.start(now, err) // and another node gets the call
 	}
 	return nil
 }
@@ -333,7 +333,7 @@ func (d *dispatcher) addNode(n *node) {
 	n.listing.lastError = ""
 	n.refresh(now)
 	d.nodes.live = append(d.nodes.live, n)
-	d.nodes.note(now)
+	d.nodes.updateNoneSince(now)
 	d.assign(now)
 }
 
@@ -349,7 +349,7 @@ func (d *dispatcher) removeNode(n *node) {
 		n.listing.deaths++
 	}
 	n.bound.moveTo(&d.waiting.openings)
-	d.nodes.note(now)
+	d.nodes.updateNoneSince(now)
 	d.assign(now)
 }
 
@@ -363,7 +363,7 @@ func (d *dispatcher) retireNode(n *node) {
 		close(n.empty)
 	}
 	n.bound.moveTo(&d.waiting.openings)
-	d.nodes.note(now)
+	d.nodes.updateNoneSince(now)
 	d.assign(now)
 }
 
@@ -378,7 +378,7 @@ func (d *dispatcher) refresh(now time.Time) {
 			n.bound.moveTo(&d.waiting.openings)
 		}
 	}
-	d.nodes.note(now)
+	d.nodes.updateNoneSince(now)
 	if d.nodes.unavailable(now) {
 		d.waiting.failAll(d.nodes.errUnavailable())
 	}

@@ -23,17 +23,17 @@ import (
 	"temper/sandbox/httpapi"
 )
 
-// Link is a live connection to one node; *httpapi.Stream is one.
+// Link is a live connection to one node; *httpapi.Stream implements it.
 type Link interface {
 	// Execute answers with an error that is sandbox.ErrUnavailable when the
 	// connection ends first.
 	sandbox.Executor
-	// Load is what the node last announced. It does not block.
+	// Load returns the load that the node last announced. It does not block.
 	Load() httpapi.Load
 	// Done is closed when the connection is gone.
 	Done() <-chan struct{}
-	// Err says why the connection is gone, nil while it is not. It does not lag
-	// behind the errors that calls on the link get.
+	// Err returns why the connection is gone, nil while it lives. It does not lag
+	// behind the errors of calls on the link.
 	Err() error
 	Close()
 }
@@ -51,10 +51,10 @@ type Config struct {
 	// QueueBytes bounds the code, input, fixtures and histories of the calls
 	// inside, waiting or running: 512 MiB.
 	QueueBytes int64
-	// Prefetch is the number of calls a node gets beyond its free slots, which
-	// hides the way there and back: 2; negative for none.
+	// Prefetch is the number of calls beyond its free slots that a node gets, which
+	// hides the network latency: 2; negative for none.
 	Prefetch int
-	// Patience is how long calls wait while no node takes any: 30 s.
+	// Patience is how long calls wait while no node takes calls: 30 s.
 	Patience time.Duration
 	Sessions SessionLimits
 	Logger   *slog.Logger
@@ -98,7 +98,7 @@ type Gateway struct {
 // waits for.
 type background struct {
 	life  context.Context // ends when the last call has its answer; stored because calls and nodes outlive New
-	tasks sync.WaitGroup  // one for each listed node, and one for time
+	tasks sync.WaitGroup  // one for each listed node, and one for tick
 	calls sync.WaitGroup
 }
 
@@ -138,16 +138,16 @@ type call struct {
 	err error
 
 	seq      uint64
-	queue    *fairQueue // in which it waits, nil elsewhere
+	queue    *fairQueue // the queue in which it waits; nil otherwise
 	line     *runLine
 	prev     *call
 	next     *call
 	returned bool     // waits again after an attempt
 	waits    bool     // counted in waitingCalls.n
-	session  *session // nil for a call of its own
-	node     *node    // on which it runs
-	attempts int      // that ended without an answer
-	deaths   int      // of nodes while it ran on them
+	session  *session // nil for a call without a session
+	node     *node    // the node on which it runs
+	attempts int      // attempts that ended without an answer
+	deaths   int      // nodes that died while it ran on them
 }
 
 // grant ends the wait of a call: with a node to run on, or with an error.
@@ -164,11 +164,11 @@ const (
 	suspicious  = 2
 )
 
-// Execute implements sandbox.Executor. Its own goroutine waits for the grant and
-// then talks to the node: an attempt is over when it returns, so that a call has
-// one attempt at a time and nothing can answer twice.
+// Execute implements sandbox.Executor. The caller's goroutine waits for the grant and
+// then talks to the node. An attempt ends when it returns, so that a call has
+// one attempt at a time and cannot get two answers.
 //
-// What a waiting call keeps on its stack is small on purpose, see DESIGN.md.
+// A waiting call needs little stack on purpose, see DESIGN.md.
 func (g *Gateway) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return sandbox.Result{}, err
@@ -218,12 +218,12 @@ func (g *Gateway) attempt(ctx context.Context, c *call, n *node) bool {
 	queued := time.Since(c.arrived)
 	attempt, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(n.life, stop)() //nolint:contextcheck // a call has its caller's context and ends with its node too
+	defer context.AfterFunc(n.life, stop)() //nolint:contextcheck // a call has its caller's context and also ends with its node
 	req := c.req
 	req.ID = idAtNode(&c.req)
 	res, err := n.link.Execute(attempt, req)
 	if err == nil && res.ID != req.ID {
-		// The answer of another call must never pass for this one's.
+		// The call must never get the answer of another call.
 		err = fmt.Errorf("%w: node answered another call", sandbox.ErrUnavailable)
 	}
 	res.ID = c.req.ID
@@ -240,7 +240,7 @@ const longestID = 256
 // on the call, so that a repeated call gets its first answer.
 func idAtNode(req *sandbox.Request) string {
 	if req.ID == "" {
-		return "" // the stream makes one up
+		return "" // the stream makes an ID
 	}
 	id := fmt.Sprintf("%d:%s:%s", len(req.Run), req.Run, req.ID)
 	if len(id) > longestID {
@@ -284,8 +284,7 @@ func (g *Gateway) CloseSession(run, name string) bool {
 // call ends.
 const refreshPeriod = 100 * time.Millisecond
 
-// tick handles the changes that only time brings: announced loads, ended pauses,
-// exhausted patience.
+// tick handles the changes over time: announced loads, ended pauses, expired patience.
 func (g *Gateway) tick() {
 	ticker := time.NewTicker(refreshPeriod)
 	defer ticker.Stop()

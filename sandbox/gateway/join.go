@@ -18,10 +18,11 @@ import (
 	"temper/sandbox/httpapi"
 )
 
-// joinTimeout bounds one request, so that a gateway that hangs costs no lease.
+// joinTimeout bounds one request, so that a gateway that does not answer cannot cost a
+// lease.
 const joinTimeout = 3 * time.Second
 
-// refusedError is the answer of a gateway to a node that it will never take.
+// refusedError is the answer of a gateway that will never take the node.
 type refusedError struct {
 	status  string
 	message string
@@ -31,12 +32,12 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("gateway refused the node: %s: %s", e.status, e.message)
 }
 
-// Join lists the node at selfAddress with the gateway and keeps it listed until
-// ctx ends, then unlists it and returns nil. A gateway that died is noticed at once,
-// by the end of its connection, and asked again with pauses that grow to
-// joinBackoff; one that refuses the address or the token ends Join with an error. config
-// is how the node trusts a gateway with an https address and shows itself to it; nil for
-// the authorities of the machine.
+// Join lists the node at selfAddress with the gateway and keeps it listed until ctx ends,
+// then unlists it and returns nil. It notices the death of a gateway at once, by the end of
+// its connection, and asks again with pauses that grow to joinBackoff. A gateway that
+// refuses the address or the token ends Join with an error. config decides which gateways
+// with an https address the node trusts and how it identifies itself; nil uses the
+// authorities of the machine.
 func Join(ctx context.Context, gatewayURL, selfAddress, token string, config *tls.Config, logger *slog.Logger) error {
 	base, err := parseAddress(gatewayURL)
 	if err != nil {
@@ -56,17 +57,17 @@ func Join(ctx context.Context, gatewayURL, selfAddress, token string, config *tl
 		Transport: transport, Timeout: joinTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return j.stay(ctx, logger.With("gateway", base, "node", self))
+	return j.keepListed(ctx, logger.With("gateway", base, "node", self))
 }
 
 type joiner struct {
 	base, self, token string
 	http              *http.Client
-	lost              chan struct{} // after the end of a connection; holds one
+	lost              chan struct{} // signals the end of a connection; of capacity 1
 }
 
-// watchedConn notices the end of a connection, also while nobody waits for an answer:
-// the transport reads from an idle connection, too.
+// watchedConn notices the end of a connection even while no request waits: the transport
+// reads from an idle connection, too.
 type watchedConn struct {
 	net.Conn
 	lost chan<- struct{}
@@ -91,16 +92,16 @@ func (j *joiner) dial(ctx context.Context, network, address string) (net.Conn, e
 	return watchedConn{conn, j.lost}, nil
 }
 
-// joinBackoff is the longest pause before a gateway that does not answer is asked again.
+// joinBackoff is the longest pause between two requests to a gateway that does not answer.
 const joinBackoff = time.Second
 
-// stay repeats the word of the node until ctx ends.
-func (j *joiner) stay(ctx context.Context, log *slog.Logger) error {
+// keepListed renews the listing of the node until ctx ends.
+func (j *joiner) keepListed(ctx context.Context, log *slog.Logger) error {
 	listed, silent := false, false
 	pause := firstBackoff
 	for {
 		select {
-		case <-j.lost: // of the connection before
+		case <-j.lost: // from the previous connection
 		default:
 		}
 		err := j.post(ctx)
@@ -115,14 +116,14 @@ func (j *joiner) stay(ctx context.Context, log *slog.Logger) error {
 			log.Info("sandbox node has joined")
 			listed, silent = true, false
 		}
-		pause = j.rest(ctx, err == nil, pause)
+		pause = j.waitToPost(ctx, err == nil, pause)
 		if ctx.Err() == nil {
 			continue
 		}
 		if !listed {
 			return nil
 		}
-		// The gateway sees the drain on the stream too; this is the polite way.
+		// The gateway also notices the drain on the stream; the request is faster.
 		if err := j.delete(context.WithoutCancel(ctx)); err != nil {
 			log.Debug("leave gateway", "err", err)
 		}
@@ -130,10 +131,9 @@ func (j *joiner) stay(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// rest waits until the gateway is to be asked again, and returns the next pause after
-// a failure or a loss. A server that ends every connection is asked less and less
-// often.
-func (j *joiner) rest(ctx context.Context, answered bool, pause time.Duration) time.Duration {
+// waitToPost waits until the next request to the gateway, and returns the next pause after
+// a failure or a lost connection. The pauses grow for a server that ends every connection.
+func (j *joiner) waitToPost(ctx context.Context, answered bool, pause time.Duration) time.Duration {
 	if answered {
 		select {
 		case <-ctx.Done():

@@ -19,20 +19,20 @@ type node struct {
 
 	load     httpapi.Load
 	others   int           // calls of other gateways there, estimated from its load
-	leaving  bool          // unlisted: finishes its calls
+	leaving  bool          // unlisted; finishes its calls
 	empty    chan struct{} // closed when a leaving node has no call left
 	inFlight int
-	peak     [2]int // most calls in flight in this and the last period of peaks
+	peak     [2]int // most calls in flight in this and in the last peakPeriod
 	rotated  time.Time
 	lastSent uint64
 
 	bound    fairQueue // calls of sessions that live here
-	next     int       // the queue that is asked first
+	next     int       // the queue that gives the next call
 	pauses   pause     // after it refused or failed a call
 	sessions pause     // after it refused to open a session
 }
 
-// peakPeriod covers the second between two announcements, and their way.
+// peakPeriod covers the second between two announcements, and their latency.
 const peakPeriod = 2 * time.Second
 
 // alive reports whether the link has no error. It is false as soon as the link ends, so
@@ -45,7 +45,7 @@ func (n *node) accepting() bool {
 }
 
 // refresh reads the last announced load. Calls beyond this gateway's recent peak belong to
-// other gateways. It judges once an announcement: calls sent later are not in it.
+// other gateways. It evaluates each announcement once: calls sent later are not in it.
 func (n *node) refresh(now time.Time) {
 	if now.Sub(n.rotated) >= peakPeriod {
 		n.rotated = now
@@ -107,8 +107,8 @@ type nodeSet struct {
 	patience  time.Duration
 }
 
-// note records since when no node takes calls.
-func (s *nodeSet) note(now time.Time) {
+// updateNoneSince records since when no node takes calls.
+func (s *nodeSet) updateNoneSince(now time.Time) {
 	for _, n := range s.live {
 		if n.accepting() {
 			s.noneSince = time.Time{}

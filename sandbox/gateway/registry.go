@@ -50,7 +50,7 @@ const (
 // maxListed bounds the list of nodes.
 const maxListed = 1024
 
-// Back-off of dialling; it starts again after a link that lived for healthy.
+// Back-off of dialling; it restarts after a link that lived for healthy.
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second

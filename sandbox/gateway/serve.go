@@ -17,35 +17,35 @@ import (
 	"temper/sandbox/server"
 )
 
-// Service describes a gateway process. Only Server.Listen has no default.
+// Service configures a gateway process. Only Server.Listen has no default.
 type Service struct {
-	// Config is the scheduler's. Serve sets its Dial and its Logger.
+	// Config configures the gateway. Serve sets its Dial and its Logger.
 	Config
 	// Server says where to listen and who may call.
 	Server server.Config
-	// NodeToken lists and unlists nodes, and goes to the nodes: who calls for programs
-	// must not be able to join and see those of others. Without it no node may join,
+	// NodeToken lists and unlists nodes, and is sent to the nodes: a caller of programs
+	// must not be able to join and see the programs of others. Without it no node may join,
 	// and the nodes of the configuration get the token of Server.
 	NodeToken string
-	// Build names the program in the log.
+	// Build is the version of the program in the log.
 	Build string
-	// NodeTLS is how the gateway trusts nodes with an https address and shows
-	// itself to them; nil for the authorities of the machine.
+	// NodeTLS decides which nodes with an https address the gateway trusts and how it
+	// identifies itself; nil uses the authorities of the machine.
 	NodeTLS *tls.Config
 	// Budget bounds the bodies and answers that the API holds besides QueueBytes;
 	// budget.New(0) when nil.
 	Budget *budget.Budget
-	// Drain is how long calls may go on after ctx ends; 10 s when zero.
+	// Drain is how long calls may continue after ctx ends; 10 s when zero.
 	Drain time.Duration
-	// Mount returns the executor that the API answers with, the gateway or one
-	// around it, and more handlers by pattern of http.ServeMux. Who may call them
-	// is the listener's business.
+	// Mount returns the executor of the API, the gateway or a wrapper
+	// around it, and more handlers by pattern of http.ServeMux. The listener checks
+	// their callers.
 	Mount func(*Gateway) (sandbox.Executor, map[string]http.Handler)
 	// OnReady is called once, when the gateway takes calls.
 	OnReady func(Ready)
 }
 
-// Ready describes a gateway that takes calls; its nodes may come later.
+// Ready describes a gateway that takes calls, perhaps before its nodes.
 type Ready struct {
 	Address string // host:port or unix:/path
 	URL     string // the same with its scheme
@@ -54,9 +54,9 @@ type Ready struct {
 
 const defaultDrain = 10 * time.Second
 
-// Serve runs a gateway until ctx ends, then drains it: new calls are refused as
-// unavailable, those inside go on for at most Drain. It answers the API of a
-// node, and the list of nodes at PathNodes.
+// Serve runs a gateway until ctx ends, then drains it: it refuses new calls as unavailable
+// and lets the calls inside continue for at most Drain. It serves the API of a node, and
+// the list of nodes at PathNodes.
 func Serve(ctx context.Context, cfg Service, logger *slog.Logger) error {
 	if cfg.Drain <= 0 {
 		cfg.Drain = defaultDrain
@@ -92,7 +92,7 @@ func Serve(ctx context.Context, cfg Service, logger *slog.Logger) error {
 	return nil
 }
 
-// tokens are those that open a path.
+// tokens returns the tokens that open a path.
 func (s *Service) tokens(path string) []string {
 	token := s.Server.Token
 	if s.NodeToken != "" && (path == PathNodes || strings.HasPrefix(path, PathNodes+"/")) {
@@ -112,8 +112,7 @@ func ready(s *server.Server, cfg Service, logger *slog.Logger) {
 	}
 }
 
-// nodeLink carries calls on one stream; the rare end of a session is a request
-// of its own.
+// nodeLink carries calls on one stream. The rare end of a session is a separate request.
 type nodeLink struct {
 	*httpapi.Stream
 	client *httpapi.Client
@@ -146,8 +145,8 @@ func (l *nodeLink) Close() {
 	l.client.Close()
 }
 
-// nodeTLS keeps plain HTTP for addresses that name no scheme: the configuration
-// is that of the nodes which have certificates.
+// nodeTLS returns no configuration for addresses that name no scheme, which keeps plain
+// HTTP: config is only for nodes with certificates.
 func nodeTLS(config *tls.Config, address string) *tls.Config {
 	if isTLS(address) {
 		return config

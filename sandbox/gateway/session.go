@@ -10,10 +10,10 @@ import (
 	"temper/sandbox"
 )
 
-// SessionLimits bound what a gateway keeps of sessions. Zero fields take the
+// SessionLimits bound the sessions of a gateway. Zero fields take the
 // stated defaults.
 type SessionLimits struct {
-	// Count is the number of sessions that are remembered: 65,536. The one that
+	// Count is the number of remembered sessions: 65,536. The session that
 	// was used least recently goes first.
 	Count int
 	// Bytes bounds the cells of all sessions together: 256 MiB.
@@ -24,8 +24,8 @@ type SessionLimits struct {
 	CellBytes int64
 	// Waiting is the number of cells that may wait for their own session: 16.
 	Waiting int
-	// Idle is how long an unused session is kept in any case: 15 min. While all
-	// sessions are that young a new one has to wait: the next cell of a forgotten
+	// Idle is how long an unused session is kept at least: 15 min. While all
+	// sessions are younger, a new one has to wait: the next cell of a forgotten
 	// one would get a wrong answer.
 	Idle time.Duration
 }
@@ -70,15 +70,15 @@ func keyOf(req *sandbox.Request) sessionKey { return sessionKey{req.Run, req.Ses
 // that wait for their predecessor.
 type session struct {
 	key     sessionKey
-	home    *node // that has the kernel, perhaps no longer live; nil before the first answer
+	home    *node // node of the kernel, perhaps no longer live; nil before the first answer
 	history []string
-	stdin   []string        // of the cells of history; nil when unknown
+	stdin   []string        // inputs of the cells of history; nil when unknown
 	times   []time.Duration // run times of the cells; shorter than history where unknown
-	fresh   bool            // it began with a call that did not say so, and has no answer yet
+	fresh   bool            // its first call did not state that it begins, and has no answer yet
 	branch  string          // the session that it branches from, until the first answer
 	bytes   int64           // of history and stdin
-	current *call           // admitted first, waiting or running
-	pending []*call         // behind current
+	current *call           // the oldest admitted call, waiting or running
+	pending []*call         // calls behind current
 	coming  int64           // bytes of code and input of current and pending
 	used    time.Time
 	place   *list.Element // in sessions.used; nil once forgotten
@@ -88,7 +88,7 @@ func newSessions(limits SessionLimits) sessions {
 	return sessions{limits: limits, known: make(map[sessionKey]*session)}
 }
 
-// full returns why the record of a session has no room for a cell, "" where it has.
+// full returns why the record of a session has no room for a cell, "" if it has.
 func (ss *sessions) full(req *sandbox.Request) string {
 	cells, bytes := len(req.History), historyBytes(req)
 	if s := ss.known[keyOf(req)]; s != nil {
@@ -111,7 +111,7 @@ func (ss *sessions) full(req *sandbox.Request) string {
 	return ""
 }
 
-// join assigns c its session. A detail that is not empty says why it cannot.
+// join assigns c its session. A non-empty detail explains why it cannot.
 func (ss *sessions) join(c *call, now time.Time) (detail string) {
 	s := ss.known[keyOf(&c.req)]
 	if s != nil && len(s.pending) >= ss.limits.Waiting {
@@ -126,7 +126,7 @@ func (ss *sessions) join(c *call, now time.Time) (detail string) {
 	if s == nil {
 		s = &session{key: keyOf(&c.req), fresh: c.req.History == nil && c.req.SessionCells == nil, branch: c.req.BranchOf}
 		if parent := ss.known[sessionKey{c.req.Run, c.req.BranchOf}]; parent != nil {
-			s.home = parent.home // which can copy the kernel
+			s.home = parent.home // its node can copy the kernel
 		}
 		s.place = ss.used.PushBack(s)
 		ss.known[s.key] = s

@@ -14,7 +14,7 @@ type Stats struct {
 	Nodes    []NodeStats `json:"nodes"` // by address, including nodes that are down
 	InFlight int         `json:"in_flight"`
 	Waiting  int         `json:"waiting"`
-	Queue    int         `json:"queue"` // room for waiting calls
+	Queue    int         `json:"queue"` // largest number of waiting calls
 	// Bytes counts the texts of the calls inside, waiting or running.
 	Bytes      int64 `json:"bytes"`
 	QueueBytes int64 `json:"queue_bytes"`
@@ -28,12 +28,12 @@ type Stats struct {
 	Totals    Totals  `json:"totals"`
 }
 
-// Totals count calls since the start. Admitted is the sum of Done, Killed,
+// Totals counts calls since the start. Admitted is the sum of Done, Killed,
 // Cancelled, the calls inside, and the admitted ones of Unavailable.
 type Totals struct {
 	Admitted    int64 `json:"admitted"`
 	Done        int64 `json:"done"`        // answered by a node
-	Killed      int64 `json:"killed"`      // answered as killed after the death of several nodes
+	Killed      int64 `json:"killed"`      // failed after killing several nodes
 	Cancelled   int64 `json:"cancelled"`   // given up by the caller, or past its deadline
 	Unavailable int64 `json:"unavailable"` // answered with sandbox.ErrUnavailable, admitted or not
 	Overloaded  int64 `json:"overloaded"`  // not admitted, sandbox.ErrOverloaded

@@ -16,7 +16,7 @@ import (
 	"temper/sandbox/budget"
 )
 
-// batch answers a batch: together, or a line for each call as it ends.
+// batch answers a batch: all calls together, or one line for each call when it ends.
 func (h *handler) batch(w http.ResponseWriter, r *http.Request) {
 	data, done, f := h.readBody(w, r, maxBatchBody)
 	defer done()
@@ -45,16 +45,16 @@ func (h *handler) batch(w http.ResponseWriter, r *http.Request) {
 	b.list(ctx, w) //nolint:contextcheck // as above
 }
 
-// batchRun is a batch on its way.
+// batchRun is a running batch.
 type batchRun struct {
 	h      *handler
 	caller string
 	packed bool
 	raws   []jsontext.Value
-	stop   context.CancelFunc // of a batch whose caller does not read
+	stop   context.CancelFunc // ends a batch whose caller does not read
 }
 
-// list answers all calls in their order, each when those before it are written.
+// list answers all calls in their order, each after the calls before it.
 func (b *batchRun) list(ctx context.Context, w http.ResponseWriter) {
 	answers, account := make([]Answer, len(b.raws)), b.h.cfg.Budget.Answers
 	ended := make([]chan struct{}, len(b.raws))
@@ -85,12 +85,12 @@ func (b *batchRun) list(ctx context.Context, w http.ResponseWriter) {
 		if enc.err != nil {
 			b.stop()
 		}
-		account.Give(b.caller, int64(answers[i].size()))
+		account.Release(b.caller, int64(answers[i].size()))
 		answers[i] = Answer{}
 	}
 	calls.Wait()
 	enc.buf = append(enc.buf, "]}\n"...)
-	b.h.note(errors.Join(enc.flush(), to.End()))
+	b.h.logWriteError(errors.Join(enc.flush(), to.End()))
 }
 
 // lines answers each call as it ends.
@@ -103,11 +103,11 @@ func (b *batchRun) lines(ctx context.Context, w http.ResponseWriter) {
 	sender.Go(func() {
 		to := budget.NewResponse(w, b.h.bounds.stall)
 		if err := out.drain(to, to.Flush); err != nil {
-			b.h.note(err)
+			b.h.logWriteError(err)
 			out.close()
 			b.stop()
 		}
-		_ = to.End() // which has failed before, or has nothing to send
+		_ = to.End() // it has failed before, or nothing is left to send
 	})
 	for i, raw := range b.raws {
 		calls.Go(func() {
@@ -118,14 +118,14 @@ func (b *batchRun) lines(ctx context.Context, w http.ResponseWriter) {
 			})
 		})
 	}
-	b.raws = nil // the calls have them
+	b.raws = nil // the calls hold them
 	calls.Wait()
 	out.close()
 	sender.Wait()
 }
 
-// splitBatch finds the calls of a batch without decoding them, so that a bad call
-// does not spoil its neighbours.
+// splitBatch finds the calls of a batch without decoding them, so that a bad call does not
+// fail the others.
 func splitBatch(data []byte) ([]jsontext.Value, *Failure) {
 	var body struct {
 		Calls rawCalls `json:"calls"`
@@ -157,9 +157,9 @@ func (c *rawCalls) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return nil
 }
 
-// inOrder begins one call after the other, and calls end with the answer to each: an answer waits
-// for those before it to be written, and must not hold the room that one of these waits for. When
-// a call has waited for room in vain, those behind it do not wait as well.
+// inOrder starts the calls in order, and passes each answer to end. An answer waits until
+// the answers before it are written, so it must not hold the room for which an earlier call
+// waits. After one call has waited for room in vain, the calls behind it do not wait.
 func (b *batchRun) inOrder(ctx context.Context, calls *sync.WaitGroup, end func(i int, a Answer)) {
 	patient := b.h.bounds.patient
 	for i, raw := range b.raws {
@@ -184,7 +184,7 @@ func (b *batchRun) inOrder(ctx context.Context, calls *sync.WaitGroup, end func(
 	}
 }
 
-// answer answers one item of a batch; the answer is a Failure if it is no call.
+// answer answers one item of a batch; the answer to an invalid item is a Failure.
 func (b *batchRun) answer(ctx context.Context, raw jsontext.Value) (id string, _ Answer) {
 	req, id, f := readCall(raw)
 	if f != nil {

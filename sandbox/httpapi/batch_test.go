@@ -44,7 +44,7 @@ func TestABatchDoesNotWaitForItself(t *testing.T) {
 			h.batch(w, r)
 		}()
 		synctest.Wait()
-		b.Answers.Give(caller, 1<<20)
+		b.Answers.Release(caller, 1<<20)
 		<-done
 		var got BatchAnswer
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Answers) != len(calls) {

@@ -13,8 +13,8 @@ import (
 	"temper/sandbox/budget"
 )
 
-// callerOf names who is charged for a request: the protocol knows no callers, so each
-// machine is one.
+// callerOf returns the name under which a request is charged. The protocol has no callers,
+// so it is the client machine.
 func callerOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -23,15 +23,15 @@ func callerOf(r *http.Request) string {
 	return host
 }
 
-// readBody reads a body of at most limit bytes. The caller gives back what was charged
-// for it with done, also after a Failure.
+// readBody reads a body of at most limit bytes. The caller releases the charge for it with
+// done, also after a Failure.
 func (h *handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) (_ []byte, done func(), _ *Failure) {
 	caller, bodies := callerOf(r), h.cfg.Budget.Bodies
 	limit = min(limit, bodies.Half()/budget.Weight)
 	var held int64
-	done = func() { bodies.Give(caller, held) }
+	done = func() { bodies.Release(caller, held) }
 	data, err := budget.ReadBody(w, r, limit, h.cfg.Patience, func(n int64) error {
-		err := bodies.Try(caller, n)
+		err := bodies.TryAcquire(caller, n)
 		if err == nil {
 			held += n
 		}
@@ -40,7 +40,7 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	return data, done, bodyFailure(err, bodies)
 }
 
-// bodyFailure says why a body was not read; nil where it was.
+// bodyFailure returns the Failure for a body that was not read, nil for a complete body.
 func bodyFailure(err error, bodies *budget.Account) *Failure {
 	var large *http.MaxBytesError
 	var slow *budget.SlowError
@@ -58,7 +58,7 @@ func bodyFailure(err error, bodies *budget.Account) *Failure {
 	}
 }
 
-// noRoom is the Failure of what is above the budget now.
+// noRoom returns the Failure for a request above the budget.
 func noRoom(what string, a *budget.Account) *Failure {
 	return &Failure{
 		Code: CodeOverloaded, RetryAfterMS: time.Second.Milliseconds(),
@@ -66,19 +66,19 @@ func noRoom(what string, a *budget.Account) *Failure {
 	}
 }
 
-// patientFor is how long a call waits for answers to be read, those of its caller or of
-// all, before it is refused.
+// patientFor is how long a call waits for unread answers, of its caller or of all callers,
+// before it is refused.
 const patientFor = 30 * time.Second
 
-// makeRoom takes n bytes for answers, also none: then it only waits until there is room
-// for one. It waits for patient at most.
+// makeRoom acquires n bytes for answers. With n = 0 it only waits until the account has
+// room. It waits for at most patient.
 func (h *handler) makeRoom(ctx context.Context, caller string, n int64, patient time.Duration) *Failure {
 	answers := h.cfg.Budget.Answers
-	err := answers.Try(caller, n) // without a timer, as a rule
+	err := answers.TryAcquire(caller, n) // usually succeeds, without a timer
 	if errors.Is(err, budget.ErrFull) {
 		inTime, cancel := context.WithTimeout(ctx, patient)
 		defer cancel()
-		err = answers.Take(inTime, caller, n)
+		err = answers.Acquire(inTime, caller, n)
 	}
 	switch {
 	case err == nil:
@@ -93,7 +93,7 @@ func (h *handler) makeRoom(ctx context.Context, caller string, n int64, patient 
 	}
 }
 
-// withDeadline bounds the call by what the caller said it has left.
+// withDeadline bounds the call by the remaining time that the caller stated.
 func withDeadline(r *http.Request) (context.Context, context.CancelFunc, *Failure) {
 	text := r.Header.Get(deadlineHeader)
 	if text == "" {

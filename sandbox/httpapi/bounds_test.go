@@ -125,7 +125,7 @@ func TestStreamTakesNoMoreThanItsBounds(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*bounds){
 		"calls": func(b *bounds) { b.calls = 10 },
-		"bytes": func(b *bounds) { b.taken = 10 * 1000 },
+		"bytes": func(b *bounds) { b.lineBytes = 10 * 1000 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			exec := &held{release: make(chan struct{})}

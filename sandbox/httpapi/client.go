@@ -21,13 +21,13 @@ import (
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
-	// noStreamFor is how long a server that serves no streams is not asked again.
+	// noStreamFor is the pause before asking a server without streams again.
 	noStreamFor = 10 * time.Second
 )
 
-// Client runs calls on one server over a stream that it opens when there is a
-// call, and again when it is gone. With a server that serves no streams it makes
-// a request for each call. It is safe for concurrent use.
+// Client runs calls on one server. It opens a stream with the first call, and again after
+// the stream has ended. With a server without streams it makes one request for each call.
+// It is safe for concurrent use.
 type Client struct {
 	target *target
 	http   *http.Client
@@ -36,16 +36,16 @@ type Client struct {
 	stream   *Stream
 	dialing  *dialing
 	failures int       // attempts since the last stream
-	next     time.Time // before which there is no other attempt
-	plain    time.Time // until then the server is taken for one without streams
+	next     time.Time // time of the next attempt
+	plain    time.Time // until then the server counts as one without streams
 	closed   bool
 	dials    sync.WaitGroup
 }
 
 var _ sandbox.Executor = (*Client)(nil)
 
-// dialing is one attempt, shared by the calls that wait for it; stream and err
-// are valid when done is closed.
+// dialing is one attempt, shared by the calls that wait for it; stream and err are valid
+// when done is closed.
 type dialing struct {
 	done   chan struct{}
 	cancel context.CancelFunc
@@ -63,9 +63,9 @@ func NewClient(address string, opts Options) (*Client, error) {
 	return &Client{target: t, http: &http.Client{Transport: t.transport()}}, nil
 }
 
-// Execute implements sandbox.Executor. A call whose connection breaks is sent
-// once more: the server answers a repeated ID with the first answer, and a call
-// without one has no effect outside.
+// Execute implements sandbox.Executor. A call whose connection breaks is sent once more:
+// the server answers a repeated ID with the first answer, and a call without an ID has no
+// effect outside.
 func (c *Client) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	res, err := c.attempt(ctx, req)
 	var gone *goneError
@@ -90,7 +90,7 @@ func (c *Client) attempt(ctx context.Context, req sandbox.Request) (sandbox.Resu
 	}
 }
 
-// connect returns the stream, after opening it when there is none.
+// connect returns the stream and opens it if there is none.
 func (c *Client) connect(ctx context.Context) (*Stream, error) {
 	c.mu.Lock()
 	if c.closed {
@@ -118,7 +118,7 @@ func (c *Client) connect(ctx context.Context) (*Stream, error) {
 	}
 }
 
-// dial starts an attempt, which outlives the call that asks for it.
+// dial starts an attempt, which outlives the call that starts it.
 func (c *Client) dial(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	d := &dialing{done: make(chan struct{}), cancel: cancel}
@@ -135,8 +135,8 @@ func (c *Client) dial(ctx context.Context) {
 	})
 }
 
-// open dials. A server that takes the connection and cannot speak HTTP/2 on it
-// may still answer requests.
+// open dials. A server that accepts the connection and does not speak HTTP/2 on it may
+// still answer requests.
 func (c *Client) open(ctx context.Context) (*Stream, error) {
 	stream, err := dial(ctx, c.target)
 	var connect *net.OpError
@@ -149,7 +149,7 @@ func (c *Client) open(ctx context.Context) (*Stream, error) {
 	return nil, err
 }
 
-// answers reports whether a request gets a response, whatever it says.
+// answers reports whether the server responds to a request at all.
 func (c *Client) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -161,11 +161,11 @@ func (c *Client) answers(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	_ = resp.Body.Close() // nobody reads it
+	_ = resp.Body.Close() // it is not read
 	return true
 }
 
-// dialed notes how an attempt ended.
+// dialed stores the result of an attempt.
 func (c *Client) dialed(d *dialing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,12 +178,12 @@ func (c *Client) dialed(d *dialing) {
 	default:
 		c.failures++
 	}
-	// A stream that ends at once counts too: the next one is not opened at once.
+	// A stream that ends at once also counts as a failure and delays the next one.
 	c.next = time.Now().Add(min(firstPause<<min(c.failures, 10), lastPause))
 	close(d.done)
 }
 
-// sleep waits for d, and returns an error when ctx ends first.
+// sleep waits for d. It returns an error when ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -209,8 +209,8 @@ func (c *Client) executePlain(ctx context.Context, req sandbox.Request) (sandbox
 	}
 }
 
-// ExecuteBatch runs up to MaxBatch calls in one request. The results and errors
-// are those that Execute would have given, in the order of reqs.
+// ExecuteBatch runs up to MaxBatch calls in one request. It returns the results and errors
+// that Execute would return, in the order of reqs.
 func (c *Client) ExecuteBatch(ctx context.Context, reqs []sandbox.Request) ([]sandbox.Result, []error) {
 	results, errs := make([]sandbox.Result, len(reqs)), make([]error, len(reqs))
 	body := []byte(`{"calls":[`)
@@ -220,7 +220,7 @@ func (c *Client) ExecuteBatch(ctx context.Context, reqs []sandbox.Request) ([]sa
 		}
 		body = appendRequest(body, &reqs[i])
 	}
-	var answer struct { // a BatchAnswer as it may arrive
+	var answer struct { // a BatchAnswer with packed texts
 		Answers []packedAnswer `json:"answers"`
 	}
 	f, err := c.post(ctx, PathBatch, append(body, "]}"...), &answer)
@@ -258,8 +258,8 @@ func (c *Client) Status(ctx context.Context, v any) error {
 	return c.get(ctx, PathStatus, v)
 }
 
-// CloseSession ends a session of run, empty for calls that name none, and reports
-// whether there was one.
+// CloseSession ends a session of run, which is empty for calls without a run, and reports
+// whether the session existed.
 func (c *Client) CloseSession(ctx context.Context, run, name string) (bool, error) {
 	path := PathSessions + url.PathEscape(name)
 	if run != "" {
@@ -279,7 +279,7 @@ func (c *Client) CloseSession(ctx context.Context, run, name string) (bool, erro
 	}
 }
 
-// Close ends the stream with the calls on it and drops the idle connections.
+// Close ends the stream and its calls and drops the idle connections.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -297,8 +297,8 @@ func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 }
 
-// post sends calls. A Failure is an answer of the server; an error means that
-// there was no answer.
+// post sends calls. A Failure is an answer of the server; an error means that there was no
+// answer.
 func (c *Client) post(ctx context.Context, path string, body []byte, out any) (*Failure, error) {
 	f, err := c.once(ctx, http.MethodPost, path, body, out)
 	if err != nil && ctx.Err() != nil {
@@ -315,7 +315,7 @@ func (c *Client) get(ctx context.Context, path string, out any) error {
 	return err
 }
 
-// once makes one request. Its errors are goneError.
+// once makes one request. Its errors are goneErrors.
 func (c *Client) once(ctx context.Context, method, path string, body []byte, out any) (*Failure, error) {
 	f, err := c.request(ctx, method, path, body, out)
 	if err != nil {
@@ -358,8 +358,8 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte, 
 	return nil, nil
 }
 
-// refused reads the Failure of a response. A proxy between client and server may
-// answer 429 in words of its own.
+// refused decodes the Failure of a response. A proxy between client and server may answer
+// 429 with another body.
 func refused(resp *http.Response, data []byte) (*Failure, error) {
 	var body failureBody
 	if json.Unmarshal(data, &body) != nil || body.Error.Code == "" {

@@ -14,13 +14,13 @@ import (
 	"temper/sandbox"
 )
 
-// The appenders write what encoding/json writes for the same value, without
+// The appenders write the same JSON as encoding/json, but without
 // escapes for HTML. They save about a seventh of the processor time of a call's
-// way there and back, and copies of large outputs.
+// round trip, and copies of large outputs.
 
-// appendString appends s as JSON; bytes that are no UTF-8 become U+FFFD.
+// appendString appends s as JSON; invalid UTF-8 becomes U+FFFD.
 func appendString[S ~string](b []byte, s S) []byte {
-	b, _ = jsontext.AppendQuote(b, s) // the error only says that bytes were replaced
+	b, _ = jsontext.AppendQuote(b, s) // the error only reports replaced bytes
 	return b
 }
 
@@ -36,8 +36,8 @@ func appendInt(b []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(b, name...), n, 10)
 }
 
-// appendList appends a member with its leading comma unless list is nil: an empty
-// list has a meaning of its own.
+// appendList appends a member with its leading comma unless list is nil. An empty list
+// differs from a missing one.
 func appendList(b []byte, name string, list []string) []byte {
 	if list == nil {
 		return b
@@ -105,13 +105,13 @@ func appendRequest(b []byte, r *sandbox.Request) []byte {
 	return append(b, "}}"...)
 }
 
-// appendResultHead appends what comes before the streams, with the start of the object.
+// appendResultHead appends the start of the object and the members before the streams.
 func appendResultHead(b []byte, r *sandbox.Result) []byte {
 	b = appendString(append(b, `{"id":`...), r.ID)
 	return appendString(append(b, `,"status":`...), r.Status)
 }
 
-// appendResultTail appends what comes after the streams, with the end of the object.
+// appendResultTail appends the members after the streams and the end of the object.
 func appendResultTail(b []byte, r *sandbox.Result) []byte {
 	b = appendInt(b, `,"exit_code":`, int64(r.ExitCode))
 	b = appendField(b, `,"value":`, r.Value)
@@ -154,19 +154,19 @@ func appendLoad(b []byte, l *Load) []byte {
 	return append(strconv.AppendBool(append(b, `,"draining":`...), l.Draining), "}}"...)
 }
 
-// unmarshal decodes one JSON value strictly: unknown and repeated names, bytes
-// that are no UTF-8 and a second value are errors, so that two readers of one
-// call cannot understand two programs.
+// unmarshal decodes one JSON value strictly: unknown and repeated names, invalid UTF-8 and
+// a second value are errors, so that two readers of one call cannot see different programs.
 func unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v, json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true))
 }
 
-// unmarshalAnswer decodes what a server says, which may know more than we do.
+// unmarshalAnswer decodes an answer of a server, which may be newer and send unknown
+// fields.
 func unmarshalAnswer(data []byte, v any) error {
 	return json.Unmarshal(data, v, jsonv1.FormatDurationAsNano(true))
 }
 
-// reason explains an error of unmarshal in one line, in the terms of the wire.
+// reason explains an error of unmarshal in one line, with the names of the wire format.
 func reason(err error) string {
 	var syntax *jsontext.SyntacticError
 	var semantic *json.SemanticError
@@ -182,7 +182,7 @@ func reason(err error) string {
 	}
 }
 
-// maxPointer bounds how much of the caller's names a message repeats.
+// maxPointer bounds the part of the caller's names that a message repeats.
 const maxPointer = 64
 
 func within(at jsontext.Pointer) string {
@@ -196,7 +196,7 @@ func within(at jsontext.Pointer) string {
 	}
 }
 
-// kindOf names what JSON calls values of a Go type.
+// kindOf returns the JSON name for values of a Go type.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -214,7 +214,7 @@ func kindOf(t reflect.Type) string {
 	}
 }
 
-// nameOf names the kind of a JSON value.
+// nameOf returns the name of a kind of JSON value.
 func nameOf(k jsontext.Kind) string {
 	switch k {
 	case '[':
@@ -226,8 +226,8 @@ func nameOf(k jsontext.Kind) string {
 	}
 }
 
-// idOf finds the id of the call in a frame that is malformed elsewhere. It returns ""
-// when the id comes after the fault.
+// idOf finds the id of the call in a malformed frame. It returns "" when the id comes after
+// the error.
 func idOf(line []byte) string {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(line))
 	if !enter(dec) {

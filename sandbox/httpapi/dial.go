@@ -13,25 +13,24 @@ import (
 // UnixPrefix marks an address as the path of a Unix socket.
 const UnixPrefix = "unix:"
 
-// Options say how a client reaches a server.
+// Options configure the connection of a client to a server.
 type Options struct {
 	// Token is sent as a bearer token with every request; empty for none.
 	Token string
-	// TLS, when set, is used also for addresses without a scheme. An https
+	// TLS, when set, is also used for addresses without a scheme. An https
 	// address without it trusts the roots of the system.
 	TLS *tls.Config
 }
 
 // target is a parsed address.
 type target struct {
-	address string // as it was given, for messages
+	address string // as given, for messages
 	base    string // scheme and host of URLs
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	opts    Options
 }
 
-// parseAddress understands host:port, an http or https URL, and
-// unix:/path/to/socket.
+// parseAddress parses host:port, an http or https URL, or unix:/path/to/socket.
 func parseAddress(address string, opts Options) (*target, error) {
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	t := &target{address: address, dial: dialer.DialContext, opts: opts}
@@ -63,12 +62,12 @@ func parseAddress(address string, opts Options) (*target, error) {
 	return t, nil
 }
 
-// transport returns a transport for requests that end, over HTTP/1.1.
+// transport returns a transport for short requests, over HTTP/1.1.
 func (t *target) transport() *http.Transport {
 	return &http.Transport{
 		DialContext:         t.dial,
 		TLSClientConfig:     t.tls(),
-		MaxIdleConnsPerHost: 1024, // no other bound: there is one host
+		MaxIdleConnsPerHost: 1024, // the only bound: there is one host
 		IdleConnTimeout:     90 * time.Second,
 	}
 }
@@ -81,7 +80,7 @@ func (t *target) streamTransport() *http.Transport {
 	if !strings.HasPrefix(t.base, "https://") {
 		protocols.SetUnencryptedHTTP2(true)
 	} else {
-		protocols.SetHTTP1(true) // to be told by the server that it has no HTTP/2
+		protocols.SetHTTP1(true) // lets the server answer that it has no HTTP/2
 	}
 	return &http.Transport{
 		DialContext:         t.dial,
@@ -89,7 +88,7 @@ func (t *target) streamTransport() *http.Transport {
 		TLSHandshakeTimeout: dialTimeout,
 		Protocols:           protocols,
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout: silence, PingTimeout: silence, // the load comes every second
+			SendPingTimeout: silence, PingTimeout: silence, // the server sends its load every second
 			MaxReadFrameSize: 1 << 20,
 		},
 	}

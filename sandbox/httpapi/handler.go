@@ -15,26 +15,26 @@ import (
 	"temper/sandbox/budget"
 )
 
-// Config says how a handler behaves.
+// Config configures a handler.
 type Config struct {
 	// Token, when set, is the bearer token that every call must carry.
 	Token string
-	// Status is what GET /v1/status answers; nil answers an empty object.
+	// Status returns the answer to GET /v1/status; nil answers an empty object.
 	Status func() any
-	// Load is what streams announce at once, every second, and when Draining
+	// Load returns the load that streams announce at once, every second, and when Draining
 	// changes. A stream of a draining server ends when no call is in flight on
-	// it. Nil says that there are no slots.
+	// it. Nil means that there are no slots.
 	Load func() Load
 	// CloseSession ends the session of that name in run and reports whether there
-	// was one; nil means that no sessions are served.
+	// was one; nil means that the server has no sessions.
 	CloseSession func(run, name string) bool
-	// Window is how long a call ID keeps its answer; 5 minutes when zero. It ends
-	// earlier when more than 262,144 answers, or their share of Budget, are held.
+	// Window is how long the server keeps the answer for a call ID; 5 minutes when zero. It is
+	// shorter when the server holds more than 262,144 answers, or their share of Budget.
 	Window time.Duration
-	// Budget bounds what is held for callers; budget.New(0) when nil.
+	// Budget bounds the bytes held for callers; budget.New(0) when nil.
 	Budget *budget.Budget
-	// Patience is how long 64 KiB of a body may take to arrive, and a twelfth of what
-	// the whole body may; 10 s when zero.
+	// Patience is how long 64 KiB of a body may take to arrive. The whole body may take
+	// twelve times as long. 10 s when zero.
 	Patience time.Duration
 	// Logger receives failures to write a response; nil discards.
 	Logger *slog.Logger
@@ -141,18 +141,18 @@ func (h *handler) sendResult(w http.ResponseWriter, res *sandbox.Result, caller 
 		return
 	}
 	h.cfg.Budget.Answers.Add(caller, size)
-	defer h.cfg.Budget.Answers.Give(caller, size)
+	defer h.cfg.Budget.Answers.Release(caller, size)
 	to := budget.NewResponse(w, h.bounds.stall)
 	enc.to = to
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(http.StatusOK)
 	enc.result(res)
 	enc.buf = append(enc.buf, '\n')
-	h.note(errors.Join(enc.flush(), to.End()))
+	h.logWriteError(errors.Join(enc.flush(), to.End()))
 }
 
-// note logs that a response could not be written.
-func (h *handler) note(err error) {
+// logWriteError logs a response that could not be written.
+func (h *handler) logWriteError(err error) {
 	if err != nil {
 		h.cfg.Logger.Debug("write response", "err", err)
 	}
@@ -175,7 +175,7 @@ func (h *handler) closeSession(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// answer runs one call, or gives the answer that its ID has already got.
+// answer runs one call, or returns the earlier answer to its ID.
 func (h *handler) answer(ctx context.Context, req *sandbox.Request, caller string) Answer {
 	leave, f := h.enter(ctx, req, caller, h.bounds.patient)
 	if f != nil {
@@ -185,8 +185,8 @@ func (h *handler) answer(ctx context.Context, req *sandbox.Request, caller strin
 	return h.finish(ctx, req)
 }
 
-// enter takes what the answer to a call needs before its program runs: then it is never lost.
-// It waits for that for patient at most.
+// enter acquires the room for the answer to a call before its program runs, so that the
+// answer is never lost. It waits for at most patient.
 func (h *handler) enter(ctx context.Context, req *sandbox.Request, caller string, patient time.Duration) (leave func(), _ *Failure) {
 	if len(req.ID) > maxID {
 		return nil, invalid("id of %d bytes is above the limit of %d", len(req.ID), maxID)
@@ -197,12 +197,12 @@ func (h *handler) enter(ctx context.Context, req *sandbox.Request, caller string
 	}
 	return func() {
 		if room > 0 {
-			h.cfg.Budget.Answers.Give(caller, room)
+			h.cfg.Budget.Answers.Release(caller, room)
 		}
 	}, nil
 }
 
-// finish answers a call that has entered.
+// finish answers a call after enter.
 func (h *handler) finish(ctx context.Context, req *sandbox.Request) Answer {
 	res, err := h.window.do(ctx, req, func() (*sandbox.Result, error) { return h.run(ctx, req) })
 	if err != nil {
@@ -211,15 +211,15 @@ func (h *handler) finish(ctx context.Context, req *sandbox.Request) Answer {
 	return Answer{Result: res}
 }
 
-// run executes one call. No other frame here holds a Request or a Result by value:
-// a call waits in all of them, and a gateway has many calls that wait.
+// run executes one call. No other frame here holds a Request or a Result by value: a call
+// waits in all of them, and a gateway has many waiting calls.
 func (h *handler) run(ctx context.Context, req *sandbox.Request) (_ *sandbox.Result, err error) {
 	res := new(sandbox.Result)
 	*res, err = h.exec.Execute(ctx, *req)
 	return res, err
 }
 
-// httpStatus is the status of a response that is a failure.
+// httpStatus returns the HTTP status of a Failure.
 func (f *Failure) httpStatus() int {
 	switch f.Code {
 	case CodeInvalid:
@@ -255,14 +255,14 @@ func (h *handler) fail(w http.ResponseWriter, f *Failure) {
 
 func (h *handler) write(w http.ResponseWriter, code int, v any) {
 	body, err := json.Marshal(v)
-	if err != nil { // only a Status func of the caller can do this
+	if err != nil { // only Config.Status can cause this
 		h.cfg.Logger.Error("encode response", "err", err)
 		code, body = http.StatusInternalServerError, []byte(`{}`)
 	}
 	h.send(w, code, body)
 }
 
-// send writes a response that is encoded.
+// send writes an encoded response.
 func (h *handler) send(w http.ResponseWriter, code int, body []byte) {
 	body = append(body, '\n')
 	w.Header().Set("Content-Type", typeJSON)
@@ -270,5 +270,5 @@ func (h *handler) send(w http.ResponseWriter, code int, body []byte) {
 	w.WriteHeader(code)
 	to := budget.NewResponse(w, h.bounds.stall)
 	_, err := to.Write(body)
-	h.note(errors.Join(err, to.End()))
+	h.logWriteError(errors.Join(err, to.End()))
 }

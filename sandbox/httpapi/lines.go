@@ -6,28 +6,28 @@ import (
 	"io"
 )
 
-// maxHead is how much of a line that is too long is kept, for its id.
+// maxHead is the number of bytes that are kept of a line that is too long, to find its id.
 const maxHead = 4 << 10
 
-// leastLines is the least size of the buffer of lines.
+// leastLines is the smallest size of the buffer of lines.
 const leastLines = 64 << 10
 
-// lines reads lines of at most limit bytes, which is more than maxHead. A longer
-// one is read to its end and its start returned with tooLong.
+// lines reads lines of at most limit bytes, which exceeds maxHead. A longer line
+// is read to its end, and next returns its start with tooLong.
 type lines struct {
 	r     io.Reader
 	limit int
-	// cut ends the reading at a line that is too long: the rest of it is not read.
+	// cut stops reading at a line that is too long.
 	cut bool
-	// grow, when set, is asked before the buffer takes n bytes more, or less; where it
-	// fails the line is skipped, and its start returned with the error and tooLong.
+	// grow, when set, is called before the buffer grows by n bytes, or shrinks. If it
+	// fails, next skips the line and returns its start with the error and tooLong.
 	grow func(n int) error
-	// unfinished, when set, is told when the start of a line is there without its end,
-	// and when it no longer is.
+	// unfinished, when set, is called with true when the start of a line has arrived without
+	// its end, and with false after that.
 	unfinished func(bool)
 
 	buf        []byte
-	start, end int // of what is read and not yet returned
+	start, end int // bounds of the bytes in buf that next has not returned
 }
 
 // next returns the next line without its end. It is valid until the next call.
@@ -59,7 +59,7 @@ func (l *lines) next() (line []byte, tooLong bool, err error) {
 		case errors.Is(err, errNoGrowth):
 			head := bytes.Clone(l.buf[l.start : l.start+min(scanned, maxHead)])
 			return head, true, errors.Join(l.skip(), err)
-		case errors.Is(err, io.EOF) && scanned > 0: // a last line may lack its end
+		case errors.Is(err, io.EOF) && scanned > 0: // the last line may lack its end
 			line = l.buf[l.start:l.end]
 			l.start = l.end
 			return line, false, nil
@@ -88,10 +88,10 @@ func (l *lines) skip() error {
 	}
 }
 
-// fill reads more, behind what is left.
+// fill reads more bytes after the unread ones.
 func (l *lines) fill() error {
 	if l.start == l.end && len(l.buf) > 16*leastLines {
-		l.shrink(leastLines) // one long line is no reason to keep its memory
+		l.shrink(leastLines) // do not keep the memory of one long line
 	}
 	if l.start > 0 && (l.start == l.end || len(l.buf)-l.end < leastLines/2) {
 		l.end = copy(l.buf, l.buf[l.start:l.end])
@@ -107,16 +107,16 @@ func (l *lines) fill() error {
 	n, err := l.r.Read(l.buf[l.end:])
 	l.end += n
 	if n > 0 {
-		return nil // an error comes again with the next Read
+		return nil // the next Read returns the error again
 	}
 	return err
 }
 
-// shrink empties the buffer and gives back all of it but size bytes. These are kept, since
-// others may have taken them when they are needed again.
+// shrink empties the buffer and releases it except for size bytes. These are kept, because
+// other callers may have acquired them when they are needed again.
 func (l *lines) shrink(size int) {
 	if l.grow != nil && len(l.buf) > size {
-		_ = l.grow(size - len(l.buf)) // less always fits
+		_ = l.grow(size - len(l.buf)) // shrinking always succeeds
 	}
 	l.buf, l.start, l.end = make([]byte, size), 0, 0
 }

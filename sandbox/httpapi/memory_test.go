@@ -222,7 +222,7 @@ func TestFullBudgetRefuses(t *testing.T) {
 	if after := sandbox.RetryAfter(err, 0); after != time.Second || !strings.Contains(err.Error(), "bodies hold") {
 		t.Errorf("a call: %v, to come back after %v", err, after)
 	}
-	b.Bodies.Give("somebody else", b.Bodies.Most())
+	b.Bodies.Release("somebody else", b.Bodies.Most())
 	if _, err := s.Execute(t.Context(), call); err != nil {
 		t.Errorf("after that: %v", err)
 	}

@@ -10,26 +10,26 @@ import (
 	"temper/sandbox/budget"
 )
 
-// outbox collects the lines that one side of a stream has to send. Callers append a
-// line and go on. One sender takes all lines that are there, so that lines share a
-// write while the socket is busy, and none waits when it is not.
+// outbox collects the lines that one side of a stream sends. Callers append a line without
+// waiting. One sender takes all collected lines at once, so that lines share a write while
+// the socket is busy, and are sent at once when it is not.
 type outbox struct {
 	limit int // bytes above which wait blocks
-	// account, when set, is charged for what waits to be sent to caller.
+	// account, when set, is charged for the bytes that wait to be sent to caller.
 	account *budget.Account
 	caller  string
 
 	mu      sync.Mutex
 	pending []byte
-	large   []largeLine   // that are encoded when they are sent
+	large   []largeLine   // answers that are encoded while they are sent
 	waiting int           // bytes of large
-	spare   []byte        // the buffer that the sender is done with
-	ready   chan struct{} // of capacity 1: there is something to send, or the end
-	room    chan struct{} // closed when pending is sent or the outbox closed; nil when nobody waits
+	spare   []byte        // the buffer that the sender has finished with
+	ready   chan struct{} // of capacity 1: there are lines to send, or the outbox is closed
+	room    chan struct{} // closed when pending is sent or the outbox is closed; nil without waiters
 	closed  bool
 }
 
-// largeLine is the answer to one call, with what stands before it.
+// largeLine is the answer to one call, with the text before it.
 type largeLine struct {
 	head   []byte
 	answer *Answer
@@ -41,8 +41,8 @@ func newOutbox(limit int) *outbox {
 	return &outbox{limit: limit, ready: make(chan struct{}, 1)}
 }
 
-// put appends the line that write appends to its argument and returns how many
-// bytes wait to be sent. It never blocks; after close it does nothing.
+// put appends the line that write appends to its argument, and returns how many bytes wait
+// to be sent. It never blocks; after close it does nothing.
 func (o *outbox) put(write func([]byte) []byte) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,15 +59,15 @@ func (o *outbox) put(write func([]byte) []byte) int {
 	return len(o.pending) + o.waiting
 }
 
-// charge notes bytes that wait, or no longer do.
+// charge charges n waiting bytes to the account, or releases them if n is negative.
 func (o *outbox) charge(n int) {
 	if o.account != nil && n != 0 {
 		o.account.Add(o.caller, int64(n))
 	}
 }
 
-// reply puts the line of an answer, after what head appends and with the end of the
-// object, and returns how many bytes wait to be sent.
+// reply appends the line of an answer: the text of head, the answer and the end of the
+// object. It returns how many bytes wait to be sent.
 func (o *outbox) reply(a *Answer, packed bool, head func([]byte) []byte) int {
 	size := a.size()
 	if size <= smallAnswer {
@@ -97,8 +97,8 @@ func (o *outbox) signal() {
 	}
 }
 
-// wait returns when less than the limit waits to be sent, and an error when ctx
-// or the outbox ends first.
+// wait waits until less than limit bytes wait to be sent. It returns an error when ctx or
+// the outbox ends first.
 func (o *outbox) wait(ctx context.Context) error {
 	for {
 		o.mu.Lock()
@@ -130,12 +130,12 @@ func (o *outbox) idle() bool {
 	return len(o.pending)+len(o.large) == 0
 }
 
-// take returns everything that is encoded, and waits while there is nothing to send;
-// nothing where only large lines wait. The bytes are the caller's until the next call.
-// At the end it returns io.EOF.
-func (o *outbox) take() ([]byte, error) {
+// next returns all encoded lines, and waits while there is nothing to send. It returns no
+// bytes if there are only large lines. The bytes are valid until the next call. At the end
+// it returns io.EOF.
+func (o *outbox) next() ([]byte, error) {
 	for {
-		// Goroutines that are about to run may have lines too. Let them append first:
+		// Goroutines that are ready to run may have lines too. Let them append first:
 		// a write costs more than a line.
 		runtime.Gosched()
 		o.mu.Lock()
@@ -143,7 +143,7 @@ func (o *outbox) take() ([]byte, error) {
 			out := o.pending
 			o.pending, o.spare = o.spare[:0], out
 			if cap(o.pending) > 4*o.limit {
-				o.pending = nil // one long line is no reason to keep its memory
+				o.pending = nil // do not keep the memory of one long line
 			}
 			o.release()
 			o.mu.Unlock()
@@ -158,7 +158,7 @@ func (o *outbox) take() ([]byte, error) {
 	}
 }
 
-// release wakes those who wait for room.
+// release wakes the callers of wait.
 func (o *outbox) release() {
 	if o.room != nil {
 		close(o.room)
@@ -166,7 +166,7 @@ func (o *outbox) release() {
 	}
 }
 
-// takeLarge returns the next large line, and nil when there is none.
+// takeLarge removes and returns the next large line, nil when there is none.
 func (o *outbox) takeLarge() *largeLine {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -181,7 +181,7 @@ func (o *outbox) takeLarge() *largeLine {
 	return &l
 }
 
-// close ends the outbox; the sender still gets what is pending.
+// close closes the outbox; the sender still gets the pending lines.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -190,7 +190,7 @@ func (o *outbox) close() {
 	o.signal()
 }
 
-// forget gives up what will not be sent.
+// forget closes the outbox and drops the unsent lines.
 func (o *outbox) forget() {
 	o.close()
 	o.mu.Lock()
@@ -199,11 +199,11 @@ func (o *outbox) forget() {
 	o.pending, o.large, o.waiting = nil, nil, 0
 }
 
-// drain writes everything until the outbox is closed, and flushes when nothing more
-// waits. When that fails it closes the outbox itself.
+// drain writes all lines until the outbox is closed, and flushes when no more lines wait.
+// If that fails, it closes the outbox.
 func (o *outbox) drain(to io.Writer, flush func() error) error {
 	for {
-		b, err := o.take()
+		b, err := o.next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -229,7 +229,7 @@ func (o *outbox) drain(to io.Writer, flush func() error) error {
 	}
 }
 
-// send encodes the line as it is written.
+// send encodes the line while writing it.
 func (l *largeLine) send(to io.Writer) error {
 	enc := encoder{to: to, packed: l.packed, buf: l.head}
 	enc.answer(l.answer)
@@ -240,19 +240,19 @@ func (l *largeLine) send(to io.Writer) error {
 // body is the sending side of a Stream: the outbox as the body of a request.
 // The transport flushes after each Read.
 type body struct {
-	out  *outbox
-	rest []byte
+	out    *outbox
+	unread []byte
 }
 
 // Read implements io.Reader: it blocks for the first byte only.
 func (b *body) Read(p []byte) (n int, err error) {
-	if len(b.rest) == 0 {
-		if b.rest, err = b.out.take(); err != nil {
+	if len(b.unread) == 0 {
+		if b.unread, err = b.out.next(); err != nil {
 			return 0, err
 		}
 	}
-	n = copy(p, b.rest)
-	b.rest = b.rest[n:]
+	n = copy(p, b.unread)
+	b.unread = b.unread[n:]
 	return n, nil
 }
 

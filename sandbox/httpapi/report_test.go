@@ -22,7 +22,7 @@ func TestADrainIsSaidBeforeTheNextSecond(t *testing.T) {
 				defer mu.Unlock()
 				return load
 			}}),
-			out: newOutbox(maxUnsent), ctl: http.NewResponseController(httptest.NewRecorder()), calls: make(map[string]*taken),
+			out: newOutbox(maxUnsent), ctl: http.NewResponseController(httptest.NewRecorder()), calls: make(map[string]*pendingCall),
 		}
 		ctx, end := context.WithCancel(t.Context())
 		var reporter sync.WaitGroup

@@ -14,62 +14,63 @@ import (
 	"temper/sandbox/budget"
 )
 
-// maxDeadline is in milliseconds.
+// maxDeadline is the longest deadline of a call, in milliseconds.
 const maxDeadline = int64(365 * 24 * time.Hour / time.Millisecond)
 
-// bounds of one stream on the server. A stream that has reached one of the first three
-// is not read until there is room again; one that exceeds one of the others is ended.
+// bounds limit one stream on the server. The server does not read a stream at one of the
+// first three bounds until there is room again; it ends a stream that exceeds one of the
+// others.
 type bounds struct {
-	calls  int           // in flight
-	taken  int           // bytes of the lines of calls in flight
-	unsent int           // bytes of answers that the caller has not read
-	held   int           // the same, with those of calls that were in flight already
-	stall  time.Duration // of one write
-	// patient is how long a call waits for answers to be read before it is refused.
+	calls     int           // calls in flight
+	lineBytes int           // bytes of the lines of calls in flight
+	unsent    int           // bytes of answers that the caller has not read
+	held      int           // unread bytes, including answers to calls already in flight
+	stall     time.Duration // longest time of one write
+	// patient is how long a call waits for unread answers before it is refused.
 	patient time.Duration
 }
 
 func defaultBounds(b *budget.Budget) bounds {
 	return bounds{
-		calls: 1 << 16, taken: 64 << 20, unsent: maxUnsent, held: int(b.Answers.Most()),
+		calls: 1 << 16, lineBytes: 64 << 20, unsent: maxUnsent, held: int(b.Answers.Most()),
 		stall: 30 * time.Second, patient: patientFor,
 	}
 }
 
-// past is a deadline that is over.
-func past() time.Time { return time.Unix(1, 0) }
+// expired returns a deadline in the past.
+func expired() time.Time { return time.Unix(1, 0) }
 
 // serverStream is the server's side of one stream.
 type serverStream struct {
 	h       *handler
 	out     *outbox
 	ctl     *http.ResponseController
-	ctx     context.Context // of the request; the calls that it carries end with it
+	ctx     context.Context // the request's context; the calls of the stream end with it
 	end     context.CancelFunc
 	caller  string
 	packed  bool
-	writing stretch // a write
-	partial stretch // a line whose end is not there
+	writing beginTime // start of the running write
+	partial beginTime // start of an incomplete line
 	running sync.WaitGroup
 
 	mu    sync.Mutex
-	calls map[string]*taken
+	calls map[string]*pendingCall
 	count int
 	bytes int
-	room  chan struct{} // closed when a call ends; nil when nobody waits
+	room  chan struct{} // closed when a call ends; nil without waiters
 }
 
-// taken is a call in flight.
-type taken struct {
+// pendingCall is a call in flight.
+type pendingCall struct {
 	id     string
 	size   int
 	cancel context.CancelFunc
-	next   *taken // another call of the same ID
+	next   *pendingCall // another call of the same ID
 }
 
-// stream serves one stream until the caller ends it or the server drains. The
-// end of the request's body lets the calls in flight end; the end of the
-// connection cancels them.
+// stream serves one stream until the caller ends it or the server drains. After the end of
+// the request's body the calls in flight still finish; the end of the connection cancels
+// them.
 func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor < 2 {
 		w.Header().Set("Connection", "close") // the body has no end
@@ -77,7 +78,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := &serverStream{
-		h: h, out: newOutbox(h.bounds.unsent), ctl: http.NewResponseController(w), calls: make(map[string]*taken),
+		h: h, out: newOutbox(h.bounds.unsent), ctl: http.NewResponseController(w), calls: make(map[string]*pendingCall),
 		caller: callerOf(r), packed: packs(r),
 	}
 	s.out.account, s.out.caller = h.cfg.Budget.Answers, s.caller
@@ -90,13 +91,13 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 	defer in.shrink(0)
 	s.ctx, s.end = context.WithCancel(r.Context())
 	defer s.end()
-	// A stream has no end in time; a server without these deadlines has none to lift.
+	// A stream has no time limit. A connection without deadlines returns an error here.
 	_ = s.ctl.SetReadDeadline(time.Time{})
 	_ = s.ctl.SetWriteDeadline(time.Time{})
 	w.Header().Set("Content-Type", typeLines)
 	w.WriteHeader(http.StatusOK)
 	load := h.cfg.Load()
-	s.sayLoad(load)
+	s.sendLoad(load)
 	var sender, reporter sync.WaitGroup
 	sender.Go(func() {
 		if err := s.send(w); err != nil {
@@ -112,12 +113,12 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	s.running.Wait()
 	s.out.close()
-	sender.Wait() // the reporter still sees a write that is stuck
+	sender.Wait() // the reporter still ends a write that does not return
 	s.end()
 	reporter.Wait()
 }
 
-// send writes what is answered until the outbox is closed.
+// send writes answers until the outbox is closed.
 func (s *serverStream) send(w http.ResponseWriter) error {
 	return s.out.drain(watched{w, &s.writing}, func() error {
 		s.writing.mark(true)
@@ -127,10 +128,10 @@ func (s *serverStream) send(w http.ResponseWriter) error {
 	})
 }
 
-// watched notes when each write began.
+// watched records when each write began.
 type watched struct {
 	w     http.ResponseWriter
-	write *stretch
+	write *beginTime
 }
 
 // Write implements io.Writer.
@@ -140,13 +141,13 @@ func (w watched) Write(b []byte) (int, error) {
 	return w.w.Write(b)
 }
 
-// stretch is when something began that has not ended; nil for nothing. The time has the
-// reading of the monotonic clock, so that a wall clock that jumps ends no stream.
-type stretch struct{ atomic.Pointer[time.Time] }
+// beginTime is when an operation began that has not ended, nil without one. It keeps the
+// monotonic clock reading, so that a jump of the wall clock ends no stream.
+type beginTime struct{ atomic.Pointer[time.Time] }
 
-// mark notes when something began, or that it is over. What has begun already keeps its
-// time.
-func (s *stretch) mark(began bool) {
+// mark records that an operation has begun, or has ended. It keeps the time of an operation
+// that has already begun.
+func (s *beginTime) mark(began bool) {
 	if !began {
 		s.Store(nil)
 		return
@@ -155,14 +156,14 @@ func (s *stretch) mark(began bool) {
 	s.CompareAndSwap(nil, &now)
 }
 
-// overdue reports whether what mark noted has lasted longer than d.
-func (s *stretch) overdue(now time.Time, d time.Duration) bool {
+// overdue reports whether the operation has lasted longer than d.
+func (s *beginTime) overdue(now time.Time, d time.Duration) bool {
 	began := s.Load()
 	return began != nil && now.Sub(*began) > d
 }
 
-// report sends the load from time to time. It ends the stream when the server drains
-// and nothing is in flight, and when the caller does not read.
+// report sends the load periodically. It ends the stream when the server drains and no call
+// is in flight, and when the caller does not read.
 func (s *serverStream) report(ctx context.Context, said Load) {
 	const perPeriod = 10
 	tick := time.NewTicker(loadPeriod / perPeriod)
@@ -179,31 +180,32 @@ func (s *serverStream) report(ctx context.Context, said Load) {
 				s.partial.mark(false)
 				slow := budget.SlowError{Patience: s.h.cfg.Patience}
 				s.reply("", &Answer{Error: &Failure{Code: CodeSlow, Message: "line: " + slow.Error()}})
-				_ = s.ctl.SetReadDeadline(past()) // the calls in flight are still answered
+				_ = s.ctl.SetReadDeadline(expired()) // calls in flight still get their answers
 			}
 		}
 		load := s.h.cfg.Load()
 		if n%perPeriod == 0 || load.Draining != said.Draining {
 			said = load
-			s.sayLoad(load)
+			s.sendLoad(load)
 		}
 		if load.Draining && s.idle() {
-			_ = s.ctl.SetReadDeadline(past()) // a caller that sends nothing more ends the stream itself
+			_ = s.ctl.SetReadDeadline(expired()) // a caller that sends no more ends the stream by itself
 		}
 	}
 }
 
-func (s *serverStream) sayLoad(l Load) {
+func (s *serverStream) sendLoad(l Load) {
 	s.out.put(func(b []byte) []byte { return appendLoad(b, &l) })
 }
 
-// reset ends the stream at once, also while a write is stuck.
+// reset ends the stream at once, even while a write does not return.
 func (s *serverStream) reset() {
-	_ = s.ctl.SetWriteDeadline(past()) // without it the write ends with the connection
+	_ = s.ctl.SetWriteDeadline(expired()) // if this fails, the write ends with the connection
 	s.end()
 }
 
-// read takes lines until the caller has no more, and an error when it is gone.
+// read handles lines until the caller sends no more. It returns an error when the caller is
+// gone.
 func (s *serverStream) read(in *lines) error {
 	for {
 		if err := s.waitForRoom(); err != nil {
@@ -220,22 +222,22 @@ func (s *serverStream) read(in *lines) error {
 		case long:
 			s.reply(idOf(line), &Answer{Error: tooLarge("line", maxCallBody)})
 		case len(bytes.TrimSpace(line)) > 0:
-			s.take(line)
+			s.handle(line)
 		}
 	}
 }
 
-// waitForRoom returns when the stream holds less than its bounds.
+// waitForRoom waits until the stream is below its bounds.
 func (s *serverStream) waitForRoom() error {
 	for {
 		if err := s.out.wait(s.ctx); err != nil {
 			return err
 		}
-		if err := s.h.cfg.Budget.Answers.Take(s.ctx, s.caller, 0); err != nil {
+		if err := s.h.cfg.Budget.Answers.Acquire(s.ctx, s.caller, 0); err != nil {
 			return err
 		}
 		s.mu.Lock()
-		if s.count < s.h.bounds.calls && s.bytes < s.h.bounds.taken {
+		if s.count < s.h.bounds.calls && s.bytes < s.h.bounds.lineBytes {
 			s.mu.Unlock()
 			return nil
 		}
@@ -252,8 +254,8 @@ func (s *serverStream) waitForRoom() error {
 	}
 }
 
-// take acts on one line: every call in it is answered once.
-func (s *serverStream) take(line []byte) {
+// handle handles one line: it answers every call in it once.
+func (s *serverStream) handle(line []byte) {
 	var f ClientFrame
 	if err := unmarshal(line, &f); err != nil {
 		s.reply(idOf(line), &Answer{Error: invalid("frame: %s", reason(err))})
@@ -280,7 +282,7 @@ func (s *serverStream) start(f *ClientFrame, size int) {
 		s.reply(f.Call.ID, &Answer{Error: failure})
 		return
 	}
-	t := &taken{id: f.Call.ID, size: size}
+	t := &pendingCall{id: f.Call.ID, size: size}
 	var ctx context.Context
 	if f.DeadlineMS != nil {
 		ctx, t.cancel = context.WithTimeout(s.ctx, time.Duration(*f.DeadlineMS)*time.Millisecond)
@@ -301,17 +303,17 @@ func (s *serverStream) start(f *ClientFrame, size int) {
 	})
 }
 
-// charge takes bytes for what the stream has read, or gives them back.
+// charge charges bytes that the stream has read, or releases them if n is negative.
 func (s *serverStream) charge(n int) error {
 	bodies := s.h.cfg.Budget.Bodies
 	if n < 0 {
-		bodies.Give(s.caller, int64(-n))
+		bodies.Release(s.caller, int64(-n))
 		return nil
 	}
-	return bodies.Try(s.caller, int64(n))
+	return bodies.TryAcquire(s.caller, int64(n))
 }
 
-// admit is charge that says why there is no room.
+// admit is like charge, but returns a Failure.
 func (s *serverStream) admit(n int) *Failure {
 	if s.charge(n) != nil {
 		return noRoom("bodies hold", s.h.cfg.Budget.Bodies)
@@ -319,9 +321,9 @@ func (s *serverStream) admit(n int) *Failure {
 	return nil
 }
 
-// drop forgets a call that is answered.
-func (s *serverStream) drop(t *taken) {
-	_ = s.charge(-t.size) // less always fits
+// drop removes an answered call.
+func (s *serverStream) drop(t *pendingCall) {
+	_ = s.charge(-t.size) // a release always succeeds
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count--
@@ -345,7 +347,7 @@ func (s *serverStream) drop(t *taken) {
 	at.next = t.next
 }
 
-// cancel ends the calls of an ID; they are still answered.
+// cancel cancels the calls with an ID; they still get answers.
 func (s *serverStream) cancel(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,24 +19,23 @@ import (
 const (
 	dialTimeout = 10 * time.Second
 	loadPeriod  = time.Second
-	silence     = 10 * loadPeriod // after which a peer is taken for dead
+	silence     = 10 * loadPeriod // silence after which a peer counts as dead
 )
 
-// maxUnsent bounds the bytes that wait to be sent on a stream; at the bound, callers
-// wait.
+// maxUnsent bounds the unsent bytes of a stream; callers wait at the bound.
 const maxUnsent = 4 << 20
 
-// errNoStream means that the server is there and serves no streams.
+// errNoStream means that the server answers but has no streams.
 var errNoStream = errors.New("the server serves no streams")
 
-// errNotAllowed means that the server does not serve this caller.
+// errNotAllowed means that the server refuses this caller.
 var errNotAllowed = errors.New("not allowed")
 
 // errClosed is the cause of a stream's end when its owner closed it.
 var errClosed = errors.New("closed")
 
-// goneError is the error of a call whose connection ended before the answer came, or
-// could not be made.
+// goneError is the error of a call whose connection ended before the answer came, or could
+// not be made.
 type goneError struct {
 	address string
 	cause   error
@@ -54,15 +53,15 @@ func (e *goneError) Unwrap() []error { return []error{sandbox.ErrUnavailable, e.
 type Stream struct {
 	target *target
 	out    *outbox
-	end    context.CancelFunc // of the request
+	end    context.CancelFunc // ends the request
 	load   atomic.Pointer[Load]
-	heard  chan struct{} // closed with the first load
+	heard  chan struct{} // closed by the first load
 	done   chan struct{}
 	owner  sync.WaitGroup
 
 	mu    sync.Mutex
 	calls map[string]*streamCall
-	err   error // why the stream is gone or about to be
+	err   error // why the stream has ended or is ending
 }
 
 var _ sandbox.Executor = (*Stream)(nil)
@@ -74,9 +73,9 @@ type streamCall struct {
 	err    error
 }
 
-// Dial opens a stream to the server at address: host:port, an http or https URL,
-// or unix:/path/to/socket. It returns when the server has said its load; ctx
-// bounds only that. The caller closes the stream.
+// Dial opens a stream to the server at address: host:port, an http or https URL, or
+// unix:/path/to/socket. It returns when the server has sent its load; ctx bounds only that.
+// The caller closes the stream.
 func Dial(ctx context.Context, address string, opts Options) (*Stream, error) {
 	t, err := parseAddress(address, opts)
 	if err != nil {
@@ -114,21 +113,20 @@ func dial(caller context.Context, t *target) (*Stream, error) {
 	}
 }
 
-// Load returns what the server last said of itself.
+// Load returns the last load that the server sent.
 func (s *Stream) Load() Load { return *s.load.Load() }
 
-// Done is closed when the stream is gone, for whatever reason.
+// Done is closed when the stream has ended, for any reason.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// Err says why the stream is gone, and nil while it is not. It is a
-// sandbox.ErrUnavailable.
+// Err returns why the stream has ended, and nil before. It is a sandbox.ErrUnavailable.
 func (s *Stream) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Close ends the stream and the calls on it, and waits for that.
+// Close ends the stream and its calls, and waits for them.
 func (s *Stream) Close() {
 	s.fail(errClosed)
 	s.owner.Wait()
@@ -139,7 +137,7 @@ func (s *Stream) Close() {
 func (s *Stream) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	id := req.ID
 	if id == "" {
-		req.ID = rand.Text() // the wire needs one
+		req.ID = rand.Text() // the wire format needs one
 	}
 	if err := s.out.wait(ctx); err != nil {
 		return sandbox.Result{}, s.refuse(ctx)
@@ -169,7 +167,8 @@ func (s *Stream) Execute(ctx context.Context, req sandbox.Request) (sandbox.Resu
 	}
 }
 
-// refuse says why a call is not sent: its caller's time is over, or the stream's.
+// refuse returns the error for a call that cannot be sent: the time of its caller is over,
+// or the stream has ended.
 func (s *Stream) refuse(ctx context.Context) error {
 	select {
 	case <-s.done:
@@ -179,8 +178,8 @@ func (s *Stream) refuse(ctx context.Context) error {
 	}
 }
 
-// register makes the call id known. A call of the same ID goes first: the server
-// then has the answer for both, or says that they are not the same.
+// register adds a call under id. An earlier call with the same ID goes first: the server
+// then has the answer for both, or reports that they differ.
 func (s *Stream) register(ctx context.Context, id string) (*streamCall, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -206,7 +205,7 @@ func (s *Stream) register(ctx context.Context, id string) (*streamCall, error) {
 	}
 }
 
-// send queues the call and returns its length; one that is too long is not sent.
+// send queues the call and returns its length; a call that is too long is not sent.
 func (s *Stream) send(ctx context.Context, req sandbox.Request) (n int) {
 	s.out.put(func(b []byte) []byte {
 		start := len(b)
@@ -223,16 +222,16 @@ func (s *Stream) send(ctx context.Context, req sandbox.Request) (n int) {
 	return n
 }
 
-// cancel tells the server that nobody waits for call. It stays known until the
-// server has answered it, so that the answer is not taken for that of a later
-// call of the same ID.
+// cancel tells the server that the caller no longer waits for the call. The call stays
+// registered until the server has answered it, so that a later call with the same ID cannot
+// get this answer.
 func (s *Stream) cancel(id string) {
 	s.out.put(func(b []byte) []byte {
 		return append(appendString(append(b, `{"cancel":`...), id), '}')
 	})
 }
 
-// forget drops a call that was not sent.
+// forget removes a call that was not sent.
 func (s *Stream) forget(id string, call *streamCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,13 +280,13 @@ func (s *Stream) converse(life context.Context, transport *http.Transport) (err 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // what was read counts, and only that
+	defer func() { _ = resp.Body.Close() }() // only the bytes that were read matter
 	if resp.StatusCode != http.StatusOK || resp.ProtoMajor < 2 {
 		return refusal(resp)
 	}
 	watchdog := time.AfterFunc(silence, func() { s.fail(fmt.Errorf("no word for %v", silence)) })
 	defer watchdog.Stop()
-	in := &lines{r: resp.Body, limit: maxAnswer, cut: true} // which ends the stream
+	in := &lines{r: resp.Body, limit: maxAnswer, cut: true} // a longer line ends the stream
 	for {
 		line, tooLong, err := in.next()
 		switch {
@@ -305,7 +304,7 @@ func (s *Stream) converse(life context.Context, transport *http.Transport) (err 
 	}
 }
 
-// refusal says why a server did not open a stream.
+// refusal returns the error for a response that does not open a stream.
 func refusal(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusHTTPVersionNotSupported:
@@ -322,9 +321,9 @@ func refusal(resp *http.Response) error {
 	return errors.New(f.Error.Message)
 }
 
-// receive takes one line of the server.
+// receive handles one line from the server.
 func (s *Stream) receive(line []byte) error {
-	var frame struct { // a ServerFrame as it may arrive
+	var frame struct { // a ServerFrame with packed texts
 		Load *Load  `json:"load,omitempty"`
 		ID   string `json:"id"`
 		packedAnswer
@@ -351,7 +350,7 @@ func (s *Stream) receive(line []byte) error {
 	defer s.mu.Unlock()
 	call := s.calls[frame.ID]
 	if call == nil {
-		return nil // cancelled here before it was answered there
+		return nil // the caller cancelled it before the server answered
 	}
 	delete(s.calls, frame.ID)
 	call.answer = Answer{Result: frame.Result.unpack(), Error: frame.Error}

@@ -10,28 +10,28 @@ import (
 	"temper/sandbox"
 )
 
-// Bounds of what the window remembers; the oldest answers go first.
+// Bounds of the window; it drops the oldest answers first.
 const (
 	windowCount = 1 << 18
 	maxScratch  = 64 << 10
 )
 
-// window gives a repeated call of a run the answer of the first one. Errors are not
-// remembered: the next call with that ID is a first one.
+// window answers a repeated call of a run with the answer to the first one. It does not
+// keep errors: after an error the next call with that ID runs again.
 type window struct {
 	ttl          time.Duration
-	bytes, count int       // bounds
-	scratch      sync.Pool // of *[]byte, for fingerprints
+	bytes, count int       // bounds of order
+	scratch      sync.Pool // *[]byte buffers for fingerprints
 
 	mu      sync.Mutex
 	entries map[callName]*entry
 	order   []*entry // finished entries, oldest first
 	held    int      // bytes of order
-	timed   bool     // a sweep is to come
+	timed   bool     // a sweep is scheduled
 }
 
-// callName is what names a call: two runs may use the same IDs, and neither gets the
-// answers of the other or can take its names away.
+// callName identifies a call. Two runs may use the same IDs: neither gets an answer of the
+// other or can block its IDs.
 type callName struct{ run, id string }
 
 // entry is one call; res, ok and until are valid when done is closed.
@@ -39,7 +39,7 @@ type entry struct {
 	name  callName
 	mark  fingerprint
 	done  chan struct{}
-	res   *sandbox.Result // shared: nobody changes it
+	res   *sandbox.Result // shared and never changed
 	ok    bool
 	until time.Time
 }
@@ -48,8 +48,8 @@ func newWindow(ttl time.Duration, bytes int) *window {
 	return &window{ttl: ttl, bytes: bytes, count: windowCount, entries: make(map[callName]*entry)}
 }
 
-// do runs call unless the ID of req has an answer or is about to get one. Results are
-// pointers: a call that waits would have a copy of the Result on its stack.
+// do runs call unless the ID of req has an answer or a running call. It passes pointers to
+// results, so that a waiting call has no copy of a Result on its stack.
 func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (*sandbox.Result, error)) (*sandbox.Result, error) {
 	if req.ID == "" {
 		return call()
@@ -59,7 +59,7 @@ func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (*san
 		e, mine := w.claim(callName{req.Run, req.ID}, mark)
 		if mine {
 			res, err := call()
-			// A failure of the sandbox is no answer: the next attempt may get one.
+			// A failure of the sandbox is not kept: the next attempt may succeed.
 			w.settle(e, res, err == nil && res.Status != sandbox.StatusInternal)
 			return res, err
 		}
@@ -90,7 +90,7 @@ func (w *window) claim(name callName, mark fingerprint) (*entry, bool) {
 	return e, true
 }
 
-// settle stores the answer and wakes those who wait for it.
+// settle stores the answer and wakes the calls that wait for it.
 func (w *window) settle(e *entry, res *sandbox.Result, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *window) settle(e *entry, res *sandbox.Result, ok bool) {
 	close(e.done)
 }
 
-// sweepLater has the answers dropped when they are old, also when no call comes any more.
+// sweepLater schedules a sweep, so that old answers are dropped even without further calls.
 func (w *window) sweepLater(now time.Time) {
 	if w.timed || len(w.order) == 0 {
 		return
@@ -116,8 +116,8 @@ func (w *window) sweepLater(now time.Time) {
 	time.AfterFunc(w.order[0].until.Sub(now)+w.ttl/8, w.sweep)
 }
 
-// sweep drops what is too old. A window without calls gives its tables back as well:
-// they do not shrink by themselves.
+// sweep drops old answers. An empty window also releases its maps, which do not shrink by
+// themselves.
 func (w *window) sweep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *window) sweep() {
 	w.sweepLater(now)
 }
 
-// expire drops what is too old or too much.
+// expire drops answers that are too old or above the bounds.
 func (w *window) expire(now time.Time) {
 	for len(w.order) > 0 && (now.After(w.order[0].until) || w.held > w.bytes || len(w.order) > w.count) {
 		e := w.order[0]
@@ -146,12 +146,12 @@ func (e *entry) size() int {
 	return 768 + 2*(len(e.name.run)+len(e.name.id)) + sizeOf(e.res)
 }
 
-// fingerprint tells two programs of one name apart.
+// fingerprint distinguishes two programs with one name.
 type fingerprint [sha256.Size]byte
 
-// fingerprint covers what decides the answer, but for the run, which is a part of the
-// name. History is added on the way when a session moves: a repeated call may differ
-// in it.
+// fingerprint covers the fields that decide the answer, except for the run, which is a part
+// of the name, and the history, which a gateway adds when a session moves, so that it may
+// differ in a repeated call.
 func (w *window) fingerprint(r *sandbox.Request) fingerprint {
 	scratch, _ := w.scratch.Get().(*[]byte)
 	if scratch == nil {

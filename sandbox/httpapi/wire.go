@@ -1,7 +1,7 @@
 // Package httpapi carries sandbox calls over HTTP: a handler for a node or a
 // gateway, a Stream that multiplexes calls over one HTTP/2 request, and a Client
-// that keeps a Stream open; all three are or serve a sandbox.Executor. It owns
-// the encoding, the limits on what is read and kept, authorization and the
+// that keeps a Stream open; each is or serves a sandbox.Executor. It owns
+// the encoding, the limits on bodies and kept answers, authorization and the
 // idempotency window; it neither runs programs nor queues them.
 //
 // A call travels in one of three ways, with the same answers:
@@ -13,7 +13,7 @@
 //   - POST /v1/execute: one call, for HTTP/1.1 and for a person with curl.
 //
 // Invariant: a client sees the Result that the executor gave, or an error of the
-// sandbox port, once for each call; the transport adds no outcome of its own.
+// sandbox port, once for each call; the transport adds no other outcome.
 package httpapi
 
 import (
@@ -32,25 +32,25 @@ const (
 	PathExecute  = "/v1/execute"
 	PathBatch    = "/v1/execute/batch"
 	PathStream   = "/v1/stream"
-	PathSessions = "/v1/sessions/" // and the name of one, for DELETE; ?run= names its run
+	PathSessions = "/v1/sessions/" // followed by a session's name, for DELETE; ?run= names its run
 	PathHealth   = "/healthz"
-	PathReady    = "/readyz" // nodes and gateways answer it beside the API
+	PathReady    = "/readyz" // served by nodes and gateways beside the API
 	PathStatus   = "/v1/status"
 )
 
 // Limits of the API.
 const (
-	maxCallBody  = 8 << 20  // one call, also as a line of a stream or an item of a batch
+	maxCallBody  = 8 << 20  // one call, a line of a stream or an item of a batch
 	maxBatchBody = 64 << 20 // one batch
 	maxAnswer    = 2 * maxBatchBody
 	// MaxBatch is the number of calls that one batch may hold.
 	MaxBatch = 256
-	maxID    = 256 // bytes of a call's name
+	maxID    = 256 // longest ID of a call, in bytes
 )
 
 // Headers and types of the API.
 const (
-	deadlineHeader = "Temper-Deadline-Ms" // the time that a call has left, in milliseconds
+	deadlineHeader = "Temper-Deadline-Ms" // remaining time of a call, in milliseconds
 	typeJSON       = "application/json"
 	typeLines      = "application/x-ndjson"
 )
@@ -59,7 +59,7 @@ const (
 type Failure struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
-	// RetryAfterMS advises when to come back after CodeOverloaded; 0 for no advice.
+	// RetryAfterMS is the suggested pause after CodeOverloaded; 0 suggests none.
 	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
 }
 
@@ -70,10 +70,10 @@ type Code string
 const (
 	CodeInvalid      Code = "invalid"      // the request cannot be understood
 	CodeTooLarge     Code = "too_large"    // a body or a batch above its limit
-	CodeSlow         Code = "slow_body"    // a body or a line that did not arrive in time
-	CodeConflict     Code = "conflict"     // the id of another program, a bug of the caller
+	CodeSlow         Code = "slow_body"    // a body or line did not arrive in time
+	CodeConflict     Code = "conflict"     // the id belongs to another program, a bug of the caller
 	CodeNotFound     Code = "not_found"    // no session of that name
-	CodeSessionLost  Code = "session_lost" // the session is not what the call needs; final
+	CodeSessionLost  Code = "session_lost" // the session is not in the state that the call needs; final
 	CodeUnauthorized Code = "unauthorized" // no or wrong token
 	CodeOverloaded   Code = "overloaded"   // not admitted, safe to retry later
 	CodeUnavailable  Code = "unavailable"  // the node failed, safe to retry
@@ -86,8 +86,8 @@ type failureBody struct {
 	Error Failure `json:"error"`
 }
 
-// Batch is the body of a batch request. A call that cannot be understood is
-// answered with a Failure of its own; its neighbours run.
+// Batch is the body of a batch request. An invalid call is answered with a Failure; the
+// other calls run.
 type Batch struct {
 	Calls []json.RawMessage `json:"calls"` // each a sandbox.Request
 }
@@ -97,7 +97,7 @@ type BatchAnswer struct {
 	Answers []Answer `json:"answers"`
 }
 
-// Answer is what became of one call: exactly one field is set.
+// Answer is the outcome of one call: exactly one field is set.
 type Answer struct {
 	Result *sandbox.Result `json:"result,omitempty"`
 	Error  *Failure        `json:"error,omitempty"`
@@ -113,11 +113,11 @@ type BatchLine struct {
 
 // ClientFrame is one line from client to server of a stream: a call or a cancel.
 type ClientFrame struct {
-	// Call is a program to run; its ID must not be empty, the answer repeats it.
+	// Call is a program to run. Its ID must not be empty; the answer repeats it.
 	Call *sandbox.Request `json:"call,omitempty"`
-	// DeadlineMS is the time that Call has left; nil for no bound.
+	// DeadlineMS is the remaining time of Call; nil for no bound.
 	DeadlineMS *int64 `json:"deadline_ms,omitempty"`
-	// Cancel names calls of this stream to give up; they are still answered.
+	// Cancel is the ID of calls on this stream to cancel; they still get answers.
 	Cancel string `json:"cancel,omitempty"`
 }
 
@@ -130,8 +130,8 @@ type ServerFrame struct {
 	Answer
 }
 
-// Load is what a server says of itself: at once when a stream opens, then every
-// second and when Draining changes.
+// Load is the load of a server. It sends it at once when a stream opens, then every second
+// and when Draining changes.
 type Load struct {
 	Slots    int  `json:"slots"`    // programs that can run at once
 	Busy     int  `json:"busy"`     // programs that run
@@ -140,11 +140,10 @@ type Load struct {
 	Draining bool `json:"draining"` // no new calls are taken
 }
 
-// mostLoad is above what any server can have; a larger number is garbage, with which
-// nobody should compute.
+// mostLoad bounds the numbers of a valid Load; larger ones are garbage.
 const mostLoad = 1 << 30
 
-// sound reports whether a server can have that load.
+// sound reports whether the numbers of a load are valid.
 func (l Load) sound() bool {
 	for _, n := range [...]int{l.Slots, l.Busy, l.Waiting, l.Queue} {
 		if n < 0 || n > mostLoad {
@@ -154,7 +153,7 @@ func (l Load) sound() bool {
 	return true
 }
 
-// failure is the Failure that says err, which ended a call within ctx.
+// failure returns the Failure for err, which ended a call within ctx.
 func failure(ctx context.Context, err error) *Failure {
 	switch {
 	case errors.Is(err, sandbox.ErrOverloaded):
@@ -172,24 +171,24 @@ func failure(ctx context.Context, err error) *Failure {
 	}
 }
 
-// endedBefore reports whether err is the end of the deadline of ctx, of which the clock of another
-// process or another timer spoke before that of ctx.
+// endedBefore reports whether err is the end of the deadline of ctx, reported by another
+// process or timer before ctx itself has ended.
 func endedBefore(ctx context.Context, err error) bool {
 	_, limited := ctx.Deadline()
 	return limited && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sandbox.ErrUnavailable)
 }
 
-// invalid is the Failure of what cannot be understood.
+// invalid returns the Failure of an invalid request.
 func invalid(format string, args ...any) *Failure {
 	return &Failure{Code: CodeInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// tooLarge is the Failure of what is above a limit in bytes.
+// tooLarge returns the Failure of an input above a limit in bytes.
 func tooLarge(what string, limit int64) *Failure {
 	return &Failure{Code: CodeTooLarge, Message: fmt.Sprintf("%s is above the limit of %d bytes", what, limit)}
 }
 
-// outcome turns a Failure into what Execute returns.
+// outcome turns a Failure into the result of Execute.
 func outcome(ctx context.Context, id string, f *Failure) (sandbox.Result, error) {
 	switch f.Code {
 	case CodeInvalid, CodeTooLarge:
@@ -206,7 +205,7 @@ func outcome(ctx context.Context, id string, f *Failure) (sandbox.Result, error)
 		switch {
 		case ctx.Err() != nil:
 			return sandbox.Result{}, ctx.Err()
-		case f.Code == CodeDeadline: // the server's clock was first
+		case f.Code == CodeDeadline: // the server's deadline ended first
 			return sandbox.Result{}, context.DeadlineExceeded
 		}
 	default:
@@ -214,7 +213,7 @@ func outcome(ctx context.Context, id string, f *Failure) (sandbox.Result, error)
 	return sandbox.Result{}, fmt.Errorf("%w: %s", sandbox.ErrUnavailable, detail(f.Message, sandbox.ErrUnavailable))
 }
 
-// detail is what message says beyond the sentinel that it starts with.
+// detail returns the part of message after the sentinel's text.
 func detail(message string, sentinel error) string {
 	return strings.TrimPrefix(strings.TrimPrefix(message, sentinel.Error()), ": ")
 }

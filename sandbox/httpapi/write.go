@@ -10,37 +10,37 @@ import (
 )
 
 // A text of control characters is six times as long in JSON. An answer that is not
-// small is therefore written part by part, so that the longer form is never held as a
-// whole, and a caller that knows how gets such a text in base64.
+// small is therefore written in parts, so that the longer form is never held as a
+// whole, and a caller that supports it gets such a text in base64.
 
 const (
 	// smallAnswer is the size up to which an answer is encoded at once.
 	smallAnswer = 32 << 10
-	// textPart is how much of a text is encoded at a time: a multiple of 3 for base64.
+	// textPart is the number of bytes of a text to encode at a time: a multiple of 3 for base64.
 	textPart = 24 << 10
 	// packedText is the length from which a text may come in base64.
 	packedText = 1 << 10
 )
 
-// textHeader of a request says that its caller understands texts in base64: then
+// textHeader of a request states that its caller supports texts in base64: then
 // stdout_base64 may stand for stdout, and stderr_base64 for stderr.
 const (
 	textHeader = "Temper-Text"
 	textBase64 = "base64"
 )
 
-// packs reports whether the caller of r understands texts in base64.
+// packs reports whether the caller of r supports texts in base64.
 func packs(r *http.Request) bool { return r.Header.Get(textHeader) == textBase64 }
 
 // encoder writes one answer after the other.
 type encoder struct {
 	to     io.Writer // nil keeps everything in buf
-	packed bool      // the caller understands base64
+	packed bool      // the caller supports base64
 	buf    []byte
 	err    error
 }
 
-// flush writes what is encoded.
+// flush writes the encoded bytes.
 func (e *encoder) flush() error {
 	if e.err == nil && len(e.buf) > 0 {
 		_, e.err = e.to.Write(e.buf)
@@ -49,7 +49,7 @@ func (e *encoder) flush() error {
 	return e.err
 }
 
-// answer encodes the one member of an Answer.
+// answer encodes the member of an Answer.
 func (e *encoder) answer(a *Answer) {
 	if a.Error != nil {
 		e.buf = appendFailure(append(e.buf, `"error":`...), a.Error)
@@ -68,7 +68,7 @@ func (e *encoder) result(r *sandbox.Result) {
 	e.buf = appendResultTail(e.buf, r)
 }
 
-// text encodes a member, whose name comes without its last quote.
+// text encodes a member; name comes without its last quote.
 func (e *encoder) text(name, s string) {
 	if e.packed && grows(s) {
 		e.buf = append(append(e.buf, name...), `_base64":"`...)
@@ -86,7 +86,7 @@ func (e *encoder) text(name, s string) {
 		n := wholeRunes(s, textPart)
 		quoted := len(e.buf)
 		e.buf = appendString(e.buf, s[:n])
-		// A part is a string of its own: its quotes go.
+		// Drop the quotes: each part is encoded as a whole string.
 		e.buf = append(e.buf[:quoted], e.buf[quoted+1:len(e.buf)-1]...)
 		s = s[n:]
 		e.overflow()
@@ -94,14 +94,15 @@ func (e *encoder) text(name, s string) {
 	e.buf = append(e.buf, '"')
 }
 
-// overflow writes what is there when it is much.
+// overflow writes the encoded bytes when there are many.
 func (e *encoder) overflow() {
 	if e.to != nil && len(e.buf) > smallAnswer {
-		_ = e.flush() // which keeps its error
+		_ = e.flush() // e keeps the error
 	}
 }
 
-// wholeRunes is how much of s to take, n bytes at most, without cutting a character.
+// wholeRunes returns the length of the longest prefix of s with at most n bytes that does
+// not cut a character.
 func wholeRunes(s string, n int) int {
 	if len(s) <= n {
 		return len(s)
@@ -111,11 +112,11 @@ func wholeRunes(s string, n int) int {
 			return at
 		}
 	}
-	return n // no character of UTF-8 is here
+	return n // not valid UTF-8
 }
 
-// grows reports whether s is shorter in base64 than in JSON, and is a text at all:
-// base64 does not replace what is none.
+// grows reports whether s is shorter in base64 than in JSON, and is valid UTF-8: JSON
+// replaces invalid bytes, base64 does not.
 func grows(s string) bool {
 	if len(s) < packedText {
 		return false
@@ -132,7 +133,7 @@ func grows(s string) bool {
 	return more > len(s)/3 && utf8.ValidString(s)
 }
 
-// sizeOf is what a result holds in memory, nearly.
+// sizeOf estimates the memory of a result.
 func sizeOf(r *sandbox.Result) int {
 	n := len(r.ID) + len(r.Stdout) + len(r.Stderr) + len(r.Value) + len(r.Reason)
 	if p := r.Error; p != nil {
@@ -141,7 +142,7 @@ func sizeOf(r *sandbox.Result) int {
 	return n
 }
 
-// size is what an answer holds in memory.
+// size estimates the memory of an answer.
 func (a *Answer) size() int {
 	if a.Result == nil {
 		return 0
@@ -149,14 +150,14 @@ func (a *Answer) size() int {
 	return sizeOf(a.Result)
 }
 
-// packedResult is a Result as it may arrive.
+// packedResult is a Result whose streams may be in base64.
 type packedResult struct {
 	sandbox.Result
 	StdoutBase64 []byte `json:"stdout_base64,omitempty"`
 	StderrBase64 []byte `json:"stderr_base64,omitempty"`
 }
 
-// unpack returns the Result that was sent.
+// unpack returns the original Result.
 func (p *packedResult) unpack() *sandbox.Result {
 	if p == nil {
 		return nil
@@ -170,7 +171,7 @@ func (p *packedResult) unpack() *sandbox.Result {
 	return &p.Result
 }
 
-// packedAnswer is an Answer as it may arrive.
+// packedAnswer is an Answer whose streams may be in base64.
 type packedAnswer struct {
 	Result *packedResult `json:"result,omitempty"`
 	Error  *Failure      `json:"error,omitempty"`

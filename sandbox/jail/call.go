@@ -13,51 +13,52 @@ import (
 	"temper/sandbox"
 )
 
-// patience is how long a zygote may take to answer, or a killed child to end, before
-// the zygote is killed with all it holds. Both need a core, which may be long in coming.
+// patience bounds how long a zygote may take to answer, and a killed child to end. After it
+// the owner kills the zygote with all its children. Both need a core, which a busy machine
+// may grant late.
 const patience = 30 * time.Second
 
 // call is one child in flight.
 type call struct {
-	zygote *zygote
-	slot   slot
-	kind   uint32
-	ended  chan struct{}
-	told   chan times // what the zygote answers to ask
+	zygote     *zygote
+	slot       slot
+	kind       uint32
+	ended      chan struct{}
+	timesReply chan times // the reply to ask
 
 	exit exit  // valid after ended, with err
 	err  error // why there is no exit
 	once sync.Once
 
-	mu   sync.Mutex
-	sent bool // the zygote knows the child; false again when the slot is given back
-	shot bool // we have killed it
-	pid  int  // as this process sees it; 0 until looked up
+	mu     sync.Mutex
+	sent   bool // the zygote knows the child; false again when the slot is given back
+	killed bool // we have killed it
+	pid    int  // as this process sees it; 0 until looked up
 
-	rested time.Duration // for which it was stopped; this and the next belong to who watches it
+	pausedFor time.Duration // total time stopped; only the watching goroutine uses this and the fields below
 
 	nice  int // of its threads
-	score int // by which the kernel finds it first when memory is short
+	score int // OOM score of its process
 }
 
 func (z *zygote) newCall(kind uint32) *call {
-	return &call{zygote: z, kind: kind, ended: make(chan struct{}), told: make(chan times, 1)}
+	return &call{zygote: z, kind: kind, ended: make(chan struct{}), timesReply: make(chan times, 1)}
 }
 
 func (c *call) finish(e exit)  { c.once.Do(func() { c.exit = e; close(c.ended) }) }
 func (c *call) fail(err error) { c.once.Do(func() { c.err = err; close(c.ended) }) }
 
-func (c *call) tell(t times) {
+func (c *call) replyTimes(t times) {
 	select {
-	case c.told <- t:
-	default: // an answer that nobody waited for is there already
+	case c.timesReply <- t:
+	default: // an unread reply is still in the channel
 	}
 }
 
 // kill ends the program and, with it, everything in its pid namespace.
 func (c *call) kill() {
 	c.mu.Lock()
-	c.shot = true
+	c.killed = true
 	c.mu.Unlock()
 	c.signal(unix.SIGKILL)
 }
@@ -84,14 +85,14 @@ func (c *call) request(p *packet) {
 // does not answer in time.
 func (c *call) ask() (times, bool) {
 	select {
-	case <-c.told: // late, of an earlier question
+	case <-c.timesReply: // a late reply to an earlier ask
 	default:
 	}
 	c.request(slotPacket(opTimes, c.slot.number))
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case t := <-c.told:
+	case t := <-c.timesReply:
 		return t, true
 	case <-c.ended:
 	case <-timer.C:
@@ -99,9 +100,9 @@ func (c *call) ask() (times, bool) {
 	return times{}, false
 }
 
-// run executes req, whose limits are complete, in a fresh child and returns its
-// result. The error is ErrDied when the zygote ended first, ErrStarved when the
-// machine was too busy, and ctx.Err() when ctx ended first; the program is dead then.
+// run executes req, whose limits are complete, in a fresh child and returns its result. It
+// returns ErrDied when the zygote ended first, ErrStarved when the machine was too busy,
+// and ctx.Err() when ctx ended first; in all three cases the program is dead.
 func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	req.Limits = fill(req.Limits, z.jail.cfg.Defaults)
 	if why := z.jail.Refuse(req); why != "" {
@@ -113,17 +114,17 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	preamble := z.jail.preambles.find(ctx, z, req)
 	c := z.newCall(kindCall)
 	var err error
-	if err = z.take(c); err != nil {
+	if err = z.acquireSlot(c); err != nil {
 		return sandbox.Result{}, err
 	}
-	defer z.give(c)
+	defer z.releaseSlot(c)
 	files, err := openFiles(req, c.slot.memory, preamble)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
 	defer files.close()
-	uid := z.jail.uids.take()
-	defer z.jail.uids.give(uid)
+	uid := z.jail.uids.acquire()
+	defer z.jail.uids.recycle(uid)
 	if err := z.send(c, uid, req.Limits, files.remote); err != nil {
 		return sandbox.Result{}, err
 	}
@@ -138,7 +139,7 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 		return sandbox.Result{}, starved
 	}
 	e := c.exit
-	e.wall = max(0, e.wall-c.rested)
+	e.wall = max(0, e.wall-c.pausedFor)
 	return files.result(req, e, stopped)
 }
 
@@ -162,7 +163,7 @@ func (z *zygote) send(c *call, uid uint32, limits sandbox.Limits, remote []int) 
 	return nil
 }
 
-// files are the descriptors of one call.
+// files holds the descriptors of one call.
 type files struct {
 	memory   int
 	recordAt int64
@@ -209,8 +210,8 @@ func openFiles(req sandbox.Request, memory int, preamble []byte) (_ *files, err 
 	return f, nil
 }
 
-// begun returns when the program began, by the monotonic clock; 0 when its layers do
-// not hold yet. The child notes it before it runs a line of the program.
+// begun returns when the program began, by the monotonic clock, or 0 while its layers are
+// not complete. The child writes this time before it runs a line of the program.
 func (f *files) begun() time.Duration {
 	var b [stampAt + 8]byte
 	if _, err := unix.Pread(f.memory, b[:], 0); err != nil || binary.LittleEndian.Uint32(b[:]) == stageForked {
@@ -219,7 +220,7 @@ func (f *files) begun() time.Duration {
 	return time.Duration(binary.LittleEndian.Uint64(b[stampAt:]))
 }
 
-// drain starts to read the output as it comes.
+// drain starts goroutines that read the output while the program runs.
 func (f *files) drain() {
 	f.draining = true
 	for _, c := range []*capture{f.out, f.err} {
@@ -228,12 +229,12 @@ func (f *files) drain() {
 	}
 }
 
-// collect reads what is left of the output of a dead program.
+// collect reads the remaining output of a dead program.
 func (f *files) collect() {
 	for _, c := range []*capture{f.out, f.err} {
 		if f.draining {
-			// The end of the stream is near; the deadline only matters where
-			// processes can outlive their namespace. It fails when read has ended.
+			// The stream ends soon. The deadline matters only where
+			// processes can outlive their namespace; it fails after read has ended.
 			_ = c.file.SetReadDeadline(time.Now().Add(time.Second))
 		} else {
 			c.takeFrom(c.fd)
@@ -242,7 +243,7 @@ func (f *files) collect() {
 	f.readers.Wait()
 }
 
-// memoryFile returns an anonymous file with content, of the given size.
+// memoryFile returns an anonymous file of the given size that holds content.
 func memoryFile(content []byte, size int64) (int, error) {
 	fd, err := unix.MemfdCreate("call", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -257,11 +258,11 @@ func memoryFile(content []byte, size int64) (int, error) {
 	return fd, nil
 }
 
-// closeRemote closes our copies of what the child has now.
+// closeRemote closes the owner's copies of the descriptors that the child received.
 func (f *files) closeRemote() {
 	for _, fd := range f.remote {
 		if fd != f.memory {
-			_ = unix.Close(fd) // ours alone; a failed close leaves nothing to do
+			_ = unix.Close(fd) // only this process uses it; a failed close leaves nothing to do
 		}
 	}
 	f.remote = nil

@@ -25,15 +25,15 @@ type cell struct {
 	fixture  bool
 	readers  sync.WaitGroup
 	timer    *time.Timer
-	clock    *clock
-	share    *share
+	clock    *timeLimiter
+	share    *cpuShare
 	why      stop
 	start    time.Time
 	used     time.Duration // processor time of the kernel before the cell
 }
 
-// cell runs code as the next cell; limits are complete and mu is held. When it returns,
-// the kernel is either in the state that its history gives or dead.
+// cell runs code as the next cell. The limits of req are complete and the caller holds mu.
+// When it returns, the kernel is either in the state that its history gives or dead.
 func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kind uint32, unbounded bool) (sandbox.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return sandbox.Result{}, err
@@ -42,8 +42,8 @@ func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kin
 		return sandbox.Result{}, fmt.Errorf("%w: the kernel has ended", ErrDied)
 	}
 	c := &cell{kernel: k, limits: req.Limits, fixture: kind == kindFixtureCode, flood: make(chan struct{}, 2)}
-	c.clock = newClock(req.Limits, k.zygote.jail.cfg.slack, c.look)
-	c.share = newShare(ctx, k.call)
+	c.clock = newTimeLimiter(req.Limits, k.zygote.jail.cfg.slack, c.look)
+	c.share = newCPUShare(ctx, k.call)
 	for i := range c.output {
 		c.output[i] = newCapture(-1, req.Limits.Output, c.flood)
 		if unbounded {
@@ -78,11 +78,11 @@ func (c *cell) outcome(ctx context.Context, res *sandbox.Result) error {
 	case c.answered:
 		return c.read(res)
 	default:
-		return c.bury(res)
+		return c.resultOfDead(res)
 	}
 }
 
-// put writes the cell to where the kernel reads it.
+// put writes the cell into the memory that the kernel reads.
 func (k *Kernel) put(code, stdin string, kind uint32, limit int64) error {
 	k.number++
 	b := make([]byte, 0, codeAt-cellAt+len(code))
@@ -106,16 +106,16 @@ func (k *Kernel) put(code, stdin string, kind uint32, limit int64) error {
 	return nil
 }
 
-// run rings the bell and waits until the kernel has answered, and is stopped
-// again, or is dead. All that was printed until then is in the captures.
+// run rings the bell and waits until the kernel has answered and stopped again, or is dead.
+// The captures then hold everything that the cell printed.
 func (c *cell) run(ctx context.Context) {
 	k := c.kernel
 	c.used = k.cpuTime()
 	c.start = time.Now()
-	// Before a wall limit can strike, since the first tick begins the clock.
+	// The first tick starts the clock, so it comes before any wall limit.
 	c.timer = time.NewTimer(min(drainAfter, c.limits.Wall/2, c.limits.CPU))
 	defer c.timer.Stop()
-	_, _ = k.bell.Write([]byte{1}) // fails when the kernel is gone, which is seen below
+	_, _ = k.bell.Write([]byte{1}) // fails when the kernel is gone; the wait below notices that
 	k.signal(unix.SIGCONT)
 	c.answered = c.wait(ctx)
 	if c.answered {
@@ -155,7 +155,7 @@ func (c *cell) halt(reason stop) {
 	c.timer.Reset(patience)
 }
 
-// tick does what is due at now and sets the timer for what comes next.
+// tick checks the limits at now and sets the timer for the next check.
 func (c *cell) tick(now time.Time) {
 	if c.why != notStopped {
 		c.kernel.zygote.kill() // it does not answer; serve fails all of its calls
@@ -164,8 +164,8 @@ func (c *cell) tick(now time.Time) {
 	elapsed := now.Sub(c.start)
 	if !c.draining {
 		c.drain()
-		// The threads may have waited in earlier cells, and what they waited of this
-		// one cannot be told apart: the time until here does not count.
+		// The threads may have waited for a core in earlier cells, and the kernel's
+		// counters do not separate the cells: the time until here does not count.
 		c.clock.begin(elapsed, c.look())
 	}
 	used := c.kernel.cpuTime() - c.used
@@ -177,9 +177,9 @@ func (c *cell) tick(now time.Time) {
 	c.timer.Reset(min(next, c.share.check(elapsed, used, c.look)))
 }
 
-// look returns what is known of the threads of the kernel. The kernel may have
-// answered already, when the owner is the one who waits for a core.
-func (c *cell) look() census {
+// look returns the state of the kernel's threads. The kernel may already have answered
+// while the owner itself waits for a core.
+func (c *cell) look() threadStats {
 	k := c.kernel
 	now := threads(k.PID())
 	var head [8]byte
@@ -189,7 +189,7 @@ func (c *cell) look() census {
 	return now
 }
 
-// drain starts to read the output as it comes.
+// drain starts goroutines that read the output while the cell runs.
 func (c *cell) drain() {
 	c.draining = true
 	for i, out := range c.output {
@@ -197,7 +197,7 @@ func (c *cell) drain() {
 	}
 }
 
-// follow reads a stream until its end, a deadline, or a flood.
+// follow reads a stream until it ends, a deadline passes, or it exceeds its bound.
 func (c *cell) follow(out *capture, file *os.File) {
 	buf := make([]byte, 8<<10)
 	for {
@@ -214,12 +214,12 @@ func (c *cell) follow(out *capture, file *os.File) {
 	}
 }
 
-// collect takes what is left in the pipes when the cell has ended.
+// collect reads the remaining output when the cell has ended.
 func (c *cell) collect() {
 	if c.draining {
 		deadline := time.Now()
 		if !c.answered {
-			// The end of the stream is near; the deadline only matters where
+			// The stream ends soon. The deadline matters only where
 			// processes can outlive their namespace.
 			deadline = deadline.Add(time.Second)
 		}
@@ -237,7 +237,7 @@ func (c *cell) collect() {
 	}
 }
 
-// takeFrom reads what is in a pipe without waiting.
+// takeFrom reads the bytes that a pipe holds, without waiting.
 func (c *capture) takeFrom(fd int) {
 	var buf [4 << 10]byte
 	for c.total <= c.bound {
@@ -253,7 +253,7 @@ func (c *capture) takeFrom(fd int) {
 	c.flooded = true
 }
 
-// read takes the answer of a living kernel.
+// read decodes the answer of a living kernel.
 func (c *cell) read(res *sandbox.Result) error {
 	k := c.kernel
 	res.Usage = sandbox.Usage{Wall: time.Since(c.start), CPU: max(k.cpuTime()-c.used, 0)}
@@ -287,8 +287,8 @@ func (c *cell) read(res *sandbox.Result) error {
 	return nil
 }
 
-// bury fills in the result of a cell that ended its kernel.
-func (c *cell) bury(res *sandbox.Result) error {
+// resultOfDead fills in the result of a cell that ended its kernel.
+func (c *cell) resultOfDead(res *sandbox.Result) error {
 	call := c.kernel.call
 	if call.err != nil {
 		return call.err
@@ -325,7 +325,8 @@ func (c *cell) flooded(res *sandbox.Result) bool {
 	return true
 }
 
-// spoiled is the result of a program that wrote to the bell or the memory of its kernel.
+// spoiled fills in the result of a program that wrote to the bell or the memory of its
+// kernel.
 func spoiled(res *sandbox.Result, why string) {
 	res.Status = sandbox.StatusKilled
 	res.Reason = "disturbed its kernel: " + why

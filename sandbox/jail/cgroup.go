@@ -16,59 +16,59 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Defaults of a cgroup. Programs get a share of the memory of the machine, or of the
-// cgroup that the owner runs in; the rest is the owner's. The cpu weight is below the
-// usual one, so that the owner can answer while every core runs programs. Version 1
-// divides the weight of a group by the cores that it runs on, so there it is for each core.
+// Defaults of a cgroup. Programs get a share of the memory of the machine or of the
+// owner's cgroup; the owner keeps the rest. The cpu weight is below the kernel's
+// default, so that the owner can answer while every core runs programs. Version 1
+// divides the weight of a group by the cores it runs on, so sharesV1 is per core.
 const (
 	memoryShareNum = 3
 	memoryShareDen = 4
 	defaultPids    = 8192
-	pidsPerChild   = 64   // what RLIMIT_NPROC gives a program
-	pidsOfZygotes  = 1024 // and of what a numeric library starts once
+	pidsPerChild   = 64   // the RLIMIT_NPROC of a program
+	pidsOfZygotes  = 1024 // zygotes and the threads that numeric libraries start once
 	sharesV1       = 768  // of 1024, for each core
 	weightV2       = "75" // of 100
 )
 
-// removeTimeout is how long the kernel may take to forget dead processes.
+// removeTimeout bounds how long the kernel may take to release dead processes.
 const removeTimeout = 2 * time.Second
 
-// cgroupConfig says what a cgroup bounds. The zero value is a working configuration.
+// cgroupConfig sets the bounds of a cgroup. The zero value is a working configuration.
 type cgroupConfig struct {
-	memory int64 // bytes, all calls together; a share of what there is when zero
+	memory int64 // bytes for all calls together; a share of the available memory when zero
 	pids   int   // processes and threads; defaultPids when zero
 	proc   string
-	write  func(path, value string) error // a stand-in for the kernel; nil outside of tests
+	write  func(path, value string) error // replaces the kernel's files in tests; nil otherwise
 }
 
-// cgroup bounds the memory, the threads and the share of processor time of all
-// that it holds. Children are born into the cgroup of their parent, so a zygote is
-// added once and a call costs nothing. It has one directory for each hierarchy.
+// cgroup bounds the memory, the threads and the processor share of all its processes.
+// Children are born into the cgroup of their parent: the owner adds a zygote once, and a
+// call costs nothing. A cgroup has one directory for each hierarchy.
 type cgroup struct {
 	dirs    []string
 	memory  int64    // the limit in force
-	lacking []string // controllers that are not there
-	events  string   // file that counts the kills
+	lacking []string // controllers that this machine lacks
+	events  string   // file in which the kernel counts OOM kills
 	write   func(path, value string) error
 
 	mu      sync.Mutex
-	claimed int // kills that a dead process accounts for
+	claimed int // kills already assigned to a dead process
 }
 
-// pidsFor is the bound of processes and threads for a number of children: enough for
-// all of them, and at most half of what the machine has, so that the rest of it can
-// still start something.
+// pidsFor returns the bound of processes and threads for a number of children: enough for
+// all of them, and at most half of the machine's limit, so that other programs can still
+// start processes.
 func pidsFor(children, machine int) int {
 	return min(max(defaultPids, pidsPerChild*children+pidsOfZygotes), max(defaultPids, machine/2))
 }
 
-// hostPids is how many processes and threads the machine can have.
+// hostPids returns how many processes and threads the machine can have.
 func hostPids(proc string) int {
 	most := math.MaxInt
 	for _, name := range []string{"pid_max", "threads-max"} {
 		text, err := os.ReadFile(proc + "/sys/kernel/" + name)
 		if err != nil {
-			continue // the other one bounds it, or the kernel does
+			continue // the other file or the kernel bounds it
 		}
 		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
 			most = min(most, n)
@@ -77,8 +77,8 @@ func hostPids(proc string) int {
 	return most
 }
 
-// newCgroup creates an empty cgroup below the owner's own one and removes those of
-// dead owners. The error says why this machine does not allow it.
+// newCgroup creates an empty cgroup below the owner's cgroup and removes the cgroups of
+// dead owners. The error explains why this machine does not allow it.
 func newCgroup(cfg cgroupConfig) (*cgroup, error) {
 	if cfg.proc == "" {
 		cfg.proc = "/proc"
@@ -107,8 +107,8 @@ func newCgroup(cfg cgroupConfig) (*cgroup, error) {
 	return c, nil
 }
 
-// enclose makes the cgroup of all zygotes of j and returns whether it holds.
-func (j *Jail) enclose() Layer {
+// setUpCgroup makes the cgroup for all zygotes of j and reports it as a layer.
+func (j *Jail) setUpCgroup() Layer {
 	layer := Layer{Name: "cgroup"}
 	group, err := newCgroup(cgroupConfig{memory: j.cfg.TotalMemory, pids: pidsFor(j.cfg.Children, hostPids("/proc"))})
 	if err != nil {
@@ -123,7 +123,7 @@ func (j *Jail) enclose() Layer {
 	return layer
 }
 
-// create makes the directories under a name that nobody uses.
+// create makes the directories under an unused name.
 func (c *cgroup) create(p place) error {
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), n)
@@ -185,7 +185,7 @@ func (c *cgroup) limit(p place, pids int) error {
 	return nil
 }
 
-// add moves a process into the cgroup, if there is one; what it forks from then on is born there.
+// add moves a process into the cgroup, if there is one. Its later children are born there.
 func (c *cgroup) add(pid int) error {
 	if c == nil {
 		return nil
@@ -198,7 +198,7 @@ func (c *cgroup) add(pid int) error {
 	return nil
 }
 
-// close kills what is left in the cgroup and removes it.
+// close kills the processes in the cgroup and removes it.
 func (c *cgroup) close() error {
 	var failed []error
 	for _, dir := range c.dirs {
@@ -207,8 +207,8 @@ func (c *cgroup) close() error {
 	return errors.Join(failed...)
 }
 
-// removeCgroup removes a directory. The kernel calls it busy for a moment after
-// the last process has died.
+// removeCgroup removes a directory. The kernel reports it as busy for a moment after the
+// last process has died.
 func removeCgroup(dir string) error {
 	deadline := time.Now().Add(removeTimeout)
 	for {
@@ -226,8 +226,8 @@ func removeCgroup(dir string) error {
 	}
 }
 
-// killAll kills the processes of a cgroup; those that have ended by themselves or
-// are beyond reach show in the attempt to remove it.
+// killAll kills the processes of a cgroup. It ignores errors: a process that survives makes
+// the removal of the directory fail.
 func killAll(dir string) {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
@@ -240,7 +240,7 @@ func killAll(dir string) {
 	}
 }
 
-// writeFile writes one setting; the kernel takes it with one write or not at all.
+// writeFile writes one setting. The kernel accepts a setting only as a single write.
 func writeFile(path, value string) error {
 	return os.WriteFile(path, []byte(value), 0o644)
 }

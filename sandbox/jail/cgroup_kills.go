@@ -11,32 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// death is what is known of a process that ended by SIGKILL and that we did not kill.
+// death is the known cause of a SIGKILL that the owner did not send.
 type death int
 
 const (
-	deathUnknown death = iota // nobody counts the kills
+	deathUnknown death = iota // the kernel does not count kills here
 	deathByMemory
-	deathByOthers // no kill of the kernel's is left that could have been this one
+	deathByOthers // all kills of the kernel belong to other processes
 )
 
-// explain adds to the exit of a child how it came to a SIGKILL. A program cannot kill the
-// first process of its own namespace, so what the kernel did not kill for want of memory
-// was killed by somebody outside.
+// explain adds the cause of a SIGKILL to the exit of a child. A program cannot kill the
+// first process of its pid namespace. So if the kernel did not kill it for lack of memory,
+// a process outside the jail did.
 func (j *Jail) explain(e exit, c *call) exit {
 	c.mu.Lock()
-	shot := c.shot
+	killed := c.killed
 	c.mu.Unlock()
-	if !shot && e.status.Signaled() && e.status.Signal() == unix.SIGKILL {
+	if !killed && e.status.Signaled() && e.status.Signal() == unix.SIGKILL {
 		e.oom = j.group.claim()
 	}
 	return e
 }
 
-// cause accounts for the end of a zygote, and says what it adds to its exit status.
+// cause assigns a kill to the end of a zygote and returns its text for the error.
 func (z *zygote) cause() string {
 	status, ok := z.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if z.shot.Load() || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+	if z.killed.Load() || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
 		return ""
 	}
 	if z.jail.group.claim() == deathByMemory {
@@ -45,8 +45,8 @@ func (z *zygote) cause() string {
 	return ""
 }
 
-// claim accounts for a process of the cgroup that was killed by a signal. The kernel
-// counts a kill before it sends the signal.
+// claim assigns one counted kill to a process of the cgroup that died by a signal. The
+// kernel counts a kill before it sends the signal.
 func (c *cgroup) claim() death {
 	if c == nil {
 		return deathUnknown
@@ -65,8 +65,8 @@ func (c *cgroup) claim() death {
 	}
 }
 
-// oomKills returns how many processes of the cgroup the kernel has killed for want of
-// memory; false where it does not count.
+// oomKills returns how many processes of the cgroup the kernel has killed for lack of
+// memory, or false where it does not count.
 func (c *cgroup) oomKills() (int, bool) {
 	text, err := os.ReadFile(c.events)
 	if err != nil {

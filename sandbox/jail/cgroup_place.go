@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of our cgroups: temper-<pid of the owner>-<n>, and temper-owner-<pid> for
-// the owner itself where the kernel wants it in a leaf.
+// Names of cgroups: temper-<pid of the owner>-<n>, and temper-owner-<pid> for
+// the owner itself where the kernel requires a leaf.
 const (
 	cgroupPrefix = "temper-"
 	ownerPrefix  = "temper-owner-"
 )
 
-// place is where cgroups can be made.
+// place is a location in which cgroups can be made.
 type place struct {
 	unified     bool           // version 2: one hierarchy for all controllers
 	parents     []string       // the owner's directory in each hierarchy
-	controllers map[string]int // which parent has a controller
+	controllers map[string]int // index in parents of a controller's hierarchy
 	lacking     []string
 }
 
-// wanted lists the controllers; only the first is indispensable.
+// wanted lists the controllers; only the first is required.
 var wanted = [...]string{"memory", "pids", "cpu"}
 
-// findPlace finds the owner's own cgroup, in the hierarchies of version 1 where the
-// memory controller is there, else in the unified one.
+// findPlace finds the owner's cgroup: in the hierarchies of version 1 if the memory
+// controller is there, else in the unified one.
 func findPlace(cfg cgroupConfig) (place, error) {
 	mounts, err := os.ReadFile(filepath.Join(cfg.proc, "self/mountinfo"))
 	if err != nil {
@@ -57,7 +57,7 @@ func findPlace(cfg cgroupConfig) (place, error) {
 	return p, p.delegate(dir, cfg.write)
 }
 
-// put notes which directory serves a controller.
+// put records the directory that serves a controller.
 func (p *place) put(controller, dir string) {
 	if dir == "" {
 		p.lacking = append(p.lacking, controller)
@@ -71,8 +71,8 @@ func (p *place) put(controller, dir string) {
 	p.controllers[controller] = at
 }
 
-// ownDirs maps each controller of version 1, and "" for the unified hierarchy, to
-// the directory of this process's own cgroup.
+// ownDirs maps each controller of version 1, and "" for the unified hierarchy, to the
+// directory of this process's cgroup.
 func ownDirs(mountinfo, cgroups string) map[string]string {
 	paths := make(map[string]string)
 	for line := range strings.Lines(cgroups) {
@@ -109,17 +109,17 @@ func ownDirs(mountinfo, cgroups string) map[string]string {
 	return dirs
 }
 
-// unescape reverses how the kernel writes blanks in paths.
+// unescape decodes the kernel's escapes for blanks in paths.
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// delegate hands the controllers of a unified cgroup down to its children. The
-// kernel does so only where no process lives in the cgroup itself, so the owner
-// moves into a leaf of its own; where others live there too, it has to stay.
+// delegate enables the controllers of a unified cgroup for its children. The kernel allows
+// that only if no process lives in the cgroup itself, so the owner moves into a leaf below
+// it. If other processes live there too, the owner has to stay.
 func (p *place) delegate(dir string, write func(path, value string) error) error {
 	if strings.HasPrefix(filepath.Base(dir), ownerPrefix) {
-		dir = filepath.Dir(dir) // moved by an earlier call
+		dir = filepath.Dir(dir) // an earlier call moved the owner
 	}
 	there, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -146,8 +146,7 @@ func (p *place) delegate(dir string, write func(path, value string) error) error
 	return moveOwner(dir, func() error { return write(control, names) }, write)
 }
 
-// moveOwner moves this process into a leaf and tries again; it moves back when
-// that does not help.
+// moveOwner moves this process into a leaf and tries again. It moves back when that fails.
 func moveOwner(dir string, again func() error, write func(path, value string) error) error {
 	leaf := filepath.Join(dir, ownerPrefix+strconv.Itoa(os.Getpid()))
 	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -173,8 +172,8 @@ func wrapCgroup(err error) error {
 	return fmt.Errorf("cgroup: %w", err)
 }
 
-// available returns the memory that the owner may use: the least of the machine's
-// and the limits of its cgroup and those above.
+// available returns the memory that the owner may use, in bytes: the smallest of the
+// machine's memory and the limits of its cgroup and the cgroups above.
 func (p *place) available(proc string) int64 {
 	least := int64(1) << 62
 	if text, err := os.ReadFile(filepath.Join(proc, "meminfo")); err == nil {
@@ -202,13 +201,13 @@ func (p *place) available(proc string) int64 {
 	return least
 }
 
-// sweep removes what owners left that no longer live. A cgroup in use cannot be
-// removed, so a mistaken guess harms nobody.
+// sweep removes the cgroups of dead owners. The kernel refuses to remove a cgroup in use,
+// so a wrong guess does no harm.
 func (p *place) sweep() {
 	for _, parent := range p.parents {
 		entries, err := os.ReadDir(parent)
 		if err != nil {
-			continue // making our own cgroup will fail with the reason
+			continue // newCgroup will fail with the reason
 		}
 		for _, entry := range entries {
 			if pid := ownerOf(entry.Name()); pid > 0 && unix.Kill(pid, 0) == unix.ESRCH {
@@ -219,7 +218,7 @@ func (p *place) sweep() {
 	}
 }
 
-// ownerOf returns the process id in the name of one of our cgroups, or 0.
+// ownerOf returns the process id in the name of a cgroup of this package, or 0.
 func ownerOf(name string) int {
 	rest, ok := strings.CutPrefix(name, ownerPrefix)
 	if !ok {

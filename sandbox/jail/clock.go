@@ -8,66 +8,64 @@ import (
 	"temper/sandbox"
 )
 
-// ErrStarved means that others kept the program from a core for so long that
-// nobody can say whether it keeps its wall limit. The program is dead; the call can
-// be made again.
+// ErrStarved means that other processes kept the program from a core for so long that its
+// wall time cannot be measured. The program is dead; the call can be made again.
 var ErrStarved = errors.New("program starved")
 
-// lookAgain is the pause before the next look at a program that may be about to run
-// or to answer. The other two bound how often that can be repeated.
+// lookAgain is the pause before the next look at a program that may soon run
+// or answer. The other two bound how often a program gets such a pause.
 const (
 	lookAgain   = 5 * time.Millisecond
 	claimedTime = time.Second // after a program first claims that it has answered
-	lostLooks   = 4           // that do not find the program
+	lostLooks   = 4           // looks that may fail to find the program
 )
 
-// A program that runs over its limit is looked at so often in the time of its limit,
-// and at most every shortestLook.
+// A program over its wall limit is looked at looksPerLimit times in the length of
+// that limit, but not more often than every shortestLook.
 const (
 	looksPerLimit = 20
 	shortestLook  = 20 * time.Millisecond
 )
 
-// clock holds a program to its wall and CPU limits. The wall time leaves out what
-// the program waited for a core, since that depends on its neighbours: a program
-// that sleeps or computes for longer than its limit is stopped, and one that is
-// kept from running gets more time, until bound.
+// timeLimiter enforces the wall and CPU limits of a program. The wall time leaves out the
+// time that the program waited for a core, since that depends on its neighbours: a program
+// that sleeps or computes for longer than its limit is stopped, and a program that gets no
+// core has more time, until bound.
 //
-// A program cannot stretch its own clock. Threads that take the cores from each
-// other use processor time, and a program that has used as much of that as its wall
-// limit is over.
-type clock struct {
+// A program cannot stretch its time. Threads that take cores from each other use processor
+// time, and a program that has used as much processor time as its wall limit is stopped.
+type timeLimiter struct {
 	limits sandbox.Limits
-	bound  time.Duration // of all the time that passes
-	look   func() census
+	bound  time.Duration // limit of the elapsed time, waits included
+	look   func() threadStats
 	due    time.Duration // when to look at the wall time next
 
-	begun  time.Duration // when the program began
-	before map[int]turns // of its threads by then
-	waited time.Duration // for a core since then, in the program's favour
-	proven time.Duration // for a core since then, by one thread
-	open   time.Duration // of these, the wait that has not ended, as far as it was seen
-	looked bool          // the next two are of the last look
+	begun  time.Duration      // when the program began
+	before map[int]schedTimes // times of its threads at begun
+	waited time.Duration      // longest possible wait for a core since begun
+	proven time.Duration      // wait for a core of a single thread since begun
+	open   time.Duration      // observed part of a wait that has not ended
+	looked bool               // at and cpu hold the values of the last look
 	at     time.Duration
 	cpu    time.Duration
 	claim  time.Duration // when the program first claimed to have answered
 	lost   int           // looks that did not find the program
 }
 
-func newClock(limits sandbox.Limits, slack time.Duration, look func() census) *clock {
-	return &clock{
+func newTimeLimiter(limits sandbox.Limits, slack time.Duration, look func() threadStats) *timeLimiter {
+	return &timeLimiter{
 		limits: limits, bound: limits.Wall + max(sandbox.SlackFactor*limits.Wall, slack), look: look, due: limits.Wall,
 	}
 }
 
-// begin leaves out what has passed until now.
-func (c *clock) begin(elapsed time.Duration, now census) {
+// begin starts the wall time at elapsed.
+func (c *timeLimiter) begin(elapsed time.Duration, now threadStats) {
 	c.begun, c.before = elapsed, now.threads
 }
 
-// check returns why a program has to stop that has run for elapsed and used cpu, or
-// the time until the next check.
-func (c *clock) check(elapsed, cpu time.Duration) (stop, time.Duration) {
+// check takes the time since the fork and the processor time of a program. It returns why
+// the program has to stop, or the time until the next check.
+func (c *timeLimiter) check(elapsed, cpu time.Duration) (stop, time.Duration) {
 	if cpu >= c.limits.CPU {
 		return stoppedByCPU, 0
 	}
@@ -83,9 +81,9 @@ func (c *clock) check(elapsed, cpu time.Duration) (stop, time.Duration) {
 	return notStopped, max(time.Millisecond, min(c.due-elapsed, c.limits.CPU-cpu))
 }
 
-// extension returns the time that a program has left, or in which to look again, 0
-// when it has had its limit; and why it is stopped if it may not have more.
-func (c *clock) extension(elapsed, cpu time.Duration) (more time.Duration, why stop) {
+// extension returns the time until the wall limit or the next look, 0 at the limit, and the
+// reason to report if the program has to stop now.
+func (c *timeLimiter) extension(elapsed, cpu time.Duration) (more time.Duration, why stop) {
 	now := c.look()
 	switch {
 	case now.entering:
@@ -93,7 +91,7 @@ func (c *clock) extension(elapsed, cpu time.Duration) (more time.Duration, why s
 		return c.limits.Wall, stoppedByStarvation
 	case now.ended:
 		return lookAgain, stoppedByStarvation
-	case c.about(now, elapsed):
+	case c.mayHaveEnded(now, elapsed):
 		return lookAgain, stoppedByWall
 	}
 	c.begun = max(c.begun, now.begun)
@@ -116,10 +114,10 @@ func (c *clock) extension(elapsed, cpu time.Duration) (more time.Duration, why s
 	}
 }
 
-// note adds up what the program has waited for a core. The kernel knows it of each
-// living thread, but for a wait that has not ended. A program that waits now has
-// waited since the last look for as long as it has not run.
-func (c *clock) note(now census, elapsed, cpu time.Duration) {
+// note adds up the time that the program has waited for a core. The kernel counts the
+// finished waits of each living thread. A program that waits now has waited since the last
+// look for all the time in which it did not run.
+func (c *timeLimiter) note(now threadStats, elapsed, cpu time.Duration) {
 	var since time.Duration
 	if c.looked && now.waiting {
 		since = max(0, elapsed-c.at-(cpu-c.cpu))
@@ -129,25 +127,25 @@ func (c *clock) note(now census, elapsed, cpu time.Duration) {
 	}
 	c.open += since
 	longest, sum := c.waits(now, cpu)
-	// Waits of several threads may lie over each other, so that their sum gives a
-	// program time but no excuse.
+	// Waits of several threads may overlap: their sum gives a program more time,
+	// but does not prove that it starved.
 	c.proven = max(c.proven+since, longest+c.open)
 	c.waited = max(c.waited+since, c.proven, sum+c.open)
 	c.looked, c.at, c.cpu = true, elapsed, cpu
 }
 
-// counted is the wall time of a program that waited for a core for so long. One that
-// has used processor time has had that, however long its threads waited.
-func (c *clock) counted(elapsed, cpu, waited time.Duration) time.Duration {
+// counted returns the wall time of a program that waited for a core for waited. The used
+// processor time always counts, however long the threads waited.
+func (c *timeLimiter) counted(elapsed, cpu, waited time.Duration) time.Duration {
 	passed := elapsed - c.begun
 	return max(passed-waited, min(cpu, passed))
 }
 
-// waits returns how long the threads of the program waited for a core: the longest,
-// and the sum. Where one thread waits for another to end, their waits for a core
-// follow each other. The sum leaves out the time in which other threads of the
-// program had a core: what they take from each other is not a wait for others.
-func (c *clock) waits(now census, cpu time.Duration) (longest, sum time.Duration) {
+// waits returns how long the threads of the program waited for a core: the longest wait,
+// and the sum. The sum matters where one thread waits for another to end, so that their
+// waits follow each other. It leaves out the time in which other threads of the program had
+// a core: threads that compete with each other do not wait for other processes.
+func (c *timeLimiter) waits(now threadStats, cpu time.Duration) (longest, sum time.Duration) {
 	for id, thread := range now.threads {
 		before := c.before[id]
 		waited := thread.waited - before.waited
@@ -157,10 +155,9 @@ func (c *clock) waits(now census, cpu time.Duration) (longest, sum time.Duration
 	return longest, sum
 }
 
-// about reports whether a program that claims to have answered, or was not found, may
-// have ended: its word, and a listing of processes that come and go, count for a
-// moment only.
-func (c *clock) about(now census, elapsed time.Duration) bool {
+// mayHaveEnded reports whether a program that claims to have answered, or that a look did
+// not find, may have ended. Both signs can be false, so they count only for a moment.
+func (c *timeLimiter) mayHaveEnded(now threadStats, elapsed time.Duration) bool {
 	if now.answered {
 		if c.claim == 0 {
 			c.claim = elapsed
@@ -174,7 +171,7 @@ func (c *clock) about(now census, elapsed time.Duration) bool {
 	return false
 }
 
-// starved is the error of a program that was stopped at the bound.
-func (c *clock) starved() error {
+// starved returns the error for a program that was stopped at the bound.
+func (c *timeLimiter) starved() error {
 	return fmt.Errorf("%w: it waited %v or more of %v for a core", ErrStarved, c.proven.Round(time.Millisecond), c.bound)
 }

@@ -10,29 +10,29 @@ import (
 // moment is a program at a check of its clock.
 type moment struct {
 	passed, cpu time.Duration
-	now         census
+	now         threadStats
 	why         stop
 	next        time.Duration
 }
 
 func TestClockCountsWhatAProgramCouldUse(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
-	waits := func(of ...time.Duration) map[int]turns {
-		m := map[int]turns{}
+	waits := func(of ...time.Duration) map[int]schedTimes {
+		m := map[int]schedTimes{}
 		for i, d := range of {
-			m[i+1] = turns{waited: d}
+			m[i+1] = schedTimes{waited: d}
 		}
 		return m
 	}
-	asleep := func(of ...time.Duration) census { return census{threads: waits(of...)} }
-	waiting := func(of ...time.Duration) census { return census{threads: waits(of...), waiting: true} }
+	asleep := func(of ...time.Duration) threadStats { return threadStats{threads: waits(of...)} }
+	waiting := func(of ...time.Duration) threadStats { return threadStats{threads: waits(of...), waiting: true} }
 	entering := asleep(s / 2)
 	entering.entering = true
 	late := asleep(0)
 	late.begun = s / 4
 	answered := asleep(0)
 	answered.answered = true
-	dead := census{threads: waits(), ended: true}
+	dead := threadStats{threads: waits(), ended: true}
 	const step = s / looksPerLimit
 	for _, c := range []struct {
 		name    string
@@ -105,13 +105,13 @@ func TestClockCountsWhatAProgramCouldUse(t *testing.T) {
 		{"one that has ended unseen", []moment{{s, ms, dead, notStopped, lookAgain}, {10 * s, ms, dead, notStopped, lookAgain}, {11 * s, ms, dead, stoppedByStarvation, 0}}},
 		{"one that only says so", []moment{{s, ms, answered, notStopped, lookAgain}, {2 * s, ms, answered, stoppedByWall, 0}}},
 		{"one that is not found", []moment{
-			{s, 0, census{}, notStopped, lookAgain}, {s + lookAgain, 0, census{}, notStopped, lookAgain},
-			{s + 2*lookAgain, 0, census{}, notStopped, lookAgain}, {s + 3*lookAgain, 0, census{}, stoppedByWall, 0},
+			{s, 0, threadStats{}, notStopped, lookAgain}, {s + lookAgain, 0, threadStats{}, notStopped, lookAgain},
+			{s + 2*lookAgain, 0, threadStats{}, notStopped, lookAgain}, {s + 3*lookAgain, 0, threadStats{}, stoppedByWall, 0},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var now census
-			clock := newClock(sandbox.Limits{Wall: s, CPU: 5 * s}, 10*s, func() census { return now })
+			var now threadStats
+			clock := newTimeLimiter(sandbox.Limits{Wall: s, CPU: 5 * s}, 10*s, func() threadStats { return now })
 			for i, m := range c.moments {
 				now = m.now
 				if why, next := clock.check(m.passed, m.cpu); why != m.why || next != m.next {
@@ -123,10 +123,10 @@ func TestClockCountsWhatAProgramCouldUse(t *testing.T) {
 }
 
 func TestClockOfACellLeavesOutEarlierWaits(t *testing.T) {
-	now := census{threads: map[int]turns{1: {waited: time.Hour}}}
-	clock := newClock(sandbox.Limits{Wall: time.Second, CPU: time.Minute}, time.Second, func() census { return now })
+	now := threadStats{threads: map[int]schedTimes{1: {waited: time.Hour}}}
+	clock := newTimeLimiter(sandbox.Limits{Wall: time.Second, CPU: time.Minute}, time.Second, func() threadStats { return now })
 	clock.begin(0, now)
-	now = census{threads: map[int]turns{1: {waited: time.Hour + 200*time.Millisecond}}}
+	now = threadStats{threads: map[int]schedTimes{1: {waited: time.Hour + 200*time.Millisecond}}}
 	if why, next := clock.check(time.Second, 0); why != notStopped || next != 50*time.Millisecond {
 		t.Errorf("got %v, %v", why, next)
 	}
@@ -136,7 +136,7 @@ func TestClockOfACellLeavesOutEarlierWaits(t *testing.T) {
 }
 
 func TestClockAllowsFourTimesALongLimit(t *testing.T) {
-	if clock := newClock(sandbox.Limits{Wall: time.Minute}, sandbox.MinSlack, nil); clock.bound != 4*time.Minute {
+	if clock := newTimeLimiter(sandbox.Limits{Wall: time.Minute}, sandbox.MinSlack, nil); clock.bound != 4*time.Minute {
 		t.Errorf("got %v", clock.bound)
 	}
 }

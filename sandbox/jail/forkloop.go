@@ -1,15 +1,15 @@
 package jail
 
-// The fork loop is the part of a zygote that runs between calls. It is machine
+// The fork loop is the code of a zygote that runs between calls. It is machine
 // code (forkloop_amd64.s) that the zygote maps into itself and enters once, for
-// two reasons. No line of Python runs in the zygote any more, so no page of its
+// two reasons. No more Python runs in the zygote, so no page of its
 // heap is written while a child shares it: nothing is copied in the parent and
 // its huge pages stay whole. And a child enters its layers as one list of system
-// calls, without a page of the interpreter being touched for it.
+// calls, without touching a page of the interpreter.
 //
 // The loop works on a block of memory that the zygote has filled in; all its
-// fields are 8 bytes wide unless said otherwise. Offsets and operations are named
-// here and reach the assembler as go_asm.h and the zygote as its layout.
+// fields are 8 bytes wide unless noted. Offsets and operations are named
+// here; the assembler reads them from go_asm.h and the zygote from its layout.
 const (
 	blockControl  = 0   // descriptor of the control socket
 	blockSignals  = 8   // descriptor of a signalfd for SIGCHLD
@@ -22,10 +22,10 @@ const (
 	blockRights   = 160 // its descriptors, rightsSize bytes
 	blockPacket   = 224 // the packet, packetSize bytes
 	blockReport   = 288 // the packet that is sent, reportSize bytes
-	blockSiginfo  = 512 // what a read of the signalfd yields, 128 bytes
+	blockSiginfo  = 512 // struct signalfd_siginfo, 128 bytes
 	blockStat     = 640 // struct stat, 144 bytes
 	blockRoom     = 784 // the descriptors of the room that a child enters
-	blockLent     = 800 // the script of the child that is made: 0, 1 or 2
+	blockLent     = 800 // the script of the new child: 0, 1 or 2
 	blockShort    = 808 // flags of clone(2) for a child that gets a room
 	blockRenew    = 816 // address of the script that renews a room
 	blockBase     = 824 // descriptor of the mount namespace of the zygote
@@ -51,11 +51,11 @@ const (
 	statChanged  = blockStat + 88 // struct timespec, of the last change
 )
 
-// A room is a mount and an IPC namespace with an empty /tmp, made ahead of the calls that
-// use it one after the other. When a call has ended, its room is used again as it is only
-// if nothing was ever made in its /tmp. The time of the last change of the directory shows
-// that: it is 0, and no program can set it back. Otherwise a helper, which shares nothing but
-// memory with the zygote, gives the room a new file system; nobody waits for it.
+// A room is a mount and an IPC namespace with an empty /tmp. It is made in advance and
+// used by one call after the other. After a call, the next one gets the same room as it is
+// only if the call never made a file in /tmp. The change time of the directory proves
+// that: it is still 0, and no program can reset it. Otherwise a helper process, which shares
+// only memory with the zygote, gives the room a new file system in the background.
 const (
 	roomSize  = 32
 	roomState = 0 // 0 when there is none
@@ -69,7 +69,7 @@ const (
 
 // A script is a list of steps: a system call number, a mask and six arguments.
 // Bit i of the mask says that argument i is the address of the value; the bit
-// stepMayFail that an error is no failure. A number of -1 ends the script.
+// stepMayFail says that the script ignores an error. Number -1 ends the script.
 const (
 	stepSize    = 64
 	stepMask    = 8
@@ -84,7 +84,7 @@ type code struct {
 	rebuild string // rebuild
 }
 
-// layout holds the offsets and sizes that the zygote needs.
+// layout returns the offsets and sizes that the zygote needs.
 func layout() map[string]int {
 	return map[string]int{
 		"control": blockControl, "signals": blockSignals, "flags": blockFlags, "tid": blockTID,

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where forkLoop, arenaAlloc and rebuild begin, which are code for the zygote and
-// never called in this process.
+// Addresses of forkLoop, arenaAlloc and rebuild. They are code for the zygote and
+// never run in this process.
 func forkLoopAddress() unsafe.Pointer
 func arenaAllocAddress() unsafe.Pointer
 func rebuildAddress() unsafe.Pointer
 
-// codeEnd follows the last instruction of a function for the zygote.
+// codeEnd marks the end of a function for the zygote.
 const codeEnd = 0x6c6f6f70656e6421
 
-// codeLimit is more than such a function will ever need.
+// codeLimit bounds the search for codeEnd, in bytes.
 const codeLimit = 4096
 
-// machineCode returns the functions for the zygote, which run at any address.
+// machineCode returns the position-independent functions for the zygote.
 func machineCode() (code, error) {
 	loop, err := instructions(forkLoopAddress())
 	if err != nil {
@@ -36,7 +36,7 @@ func machineCode() (code, error) {
 	return code{loop: loop, arena: arena, rebuild: rebuild}, err
 }
 
-// instructions returns in hexadecimal the code from start to its end mark.
+// instructions returns the code from start to its end mark in hexadecimal.
 func instructions(start unsafe.Pointer) (string, error) {
 	text := unsafe.Slice((*byte)(start), codeLimit)
 	end := bytes.Index(text, binary.LittleEndian.AppendUint64(nil, codeEnd))

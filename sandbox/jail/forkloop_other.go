@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// machineCode fails: the fork loop is written for one architecture.
+// machineCode fails: the fork loop exists only for amd64.
 func machineCode() (code, error) {
 	return code{}, fmt.Errorf("the sandbox runs on linux/amd64, this is %s", runtime.GOARCH)
 }

@@ -7,9 +7,9 @@ import (
 	"temper/sandbox"
 )
 
-// usesAny reports whether the text of req seems to import one of modules or to use
-// an attribute of it. A wrong guess costs time only, an import in the child or a
-// dearer fork: either zygote runs any program.
+// usesAny reports whether the text of req seems to import one of modules or to use an
+// attribute of it. A wrong guess only costs time (an import in the child, or a slower
+// fork), because every zygote can run every program.
 func usesAny(req sandbox.Request, modules []string) bool {
 	texts := append([]string{req.Code, req.Fixture}, req.History...)
 	for _, text := range texts {
@@ -33,12 +33,12 @@ func mentions(text string, modules []string) bool {
 	return false
 }
 
-// shortestHidden is the length of the shortest literal that is looked into: what
-// "import numpy" is in base64.
+// shortestHidden is the length of the shortest literal that hidden decodes: the length of
+// "import numpy" in base64.
 const shortestHidden = 16
 
-// hidden returns what the literals of a text hold that are base64. Clients wrap a
-// program like that, so that no quote of it ends the literal.
+// hidden returns the decoded base64 literals of a text. Clients wrap programs in base64 so
+// that no quote of the program ends the literal.
 func hidden(text string) string {
 	var out strings.Builder
 	for {
@@ -70,9 +70,8 @@ func base64Digit(c byte) bool {
 
 const lookBack = 256
 
-// uses looks at each place where module stands in text as a word of its own: it is
-// used where an attribute follows, or where the line before it speaks of an import
-// and is no comment.
+// uses checks each place where module stands in text as a whole word. The module is used if
+// an attribute follows, or if the line before it is an import and not a comment.
 func uses(text, module string) bool {
 	for at := 0; ; at += len(module) {
 		i := strings.Index(text[at:], module)
@@ -80,7 +79,7 @@ func uses(text, module string) bool {
 			return false
 		}
 		at += i
-		// What is further back than that is not looked at: one line of a megabyte
+		// Only that much of the line is read: one line of a megabyte
 		// must not cost a scan for each word.
 		before, after := text[max(0, at-lookBack):at], text[at+len(module):]
 		if before != "" && (word(before[len(before)-1]) || before[len(before)-1] == '.') || after != "" && word(after[0]) {
@@ -97,7 +96,7 @@ func uses(text, module string) bool {
 	}
 }
 
-// word reports whether c can be part of a name; any byte beyond ASCII counts.
+// word reports whether c can be part of a name. Bytes beyond ASCII count as part of one.
 func word(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }

@@ -9,36 +9,35 @@ import (
 	"temper/sandbox"
 )
 
-// Interpreter runs calls on a light zygote, and those that use a heavy module, ask for
-// the numeric profile, or may start processes, on others, which start with the first such
-// call. It is safe for concurrent use.
+// Interpreter runs calls on a light zygote. Calls that use a heavy module or ask for the
+// numeric profile run on a heavy zygote, and calls that may start processes on a third;
+// both start with the first such call. It is safe for concurrent use.
 type Interpreter struct {
 	jail  *Jail
 	light *zygote
 
 	mu      sync.Mutex
-	heavy   late
-	spawner late // of programs that may start processes
+	heavy   lazyZygote
+	spawner lazyZygote // runs programs that may start processes
 	closed  bool
 }
 
-// late is a zygote that is started when it is needed.
-type late struct {
-	preload []string // and spawn: those of Jail.start
+// lazyZygote is a zygote that starts with the first call that needs it.
+type lazyZygote struct {
+	preload []string // with spawn, the arguments of Jail.start
 	spawn   bool
 
 	// Guarded by Interpreter.mu.
 	zygote   *zygote
-	err      error         // why there is none
-	starting chan struct{} // closed when the start under way ends; nil when none is
+	err      error         // of the last start that failed
+	starting chan struct{} // closed when the running start ends; nil otherwise
 }
 
-// Run executes req in a fresh child and returns its result; zero limits take the
-// defaults of the jail. The error is ErrDied when the zygote ended first, ErrStarved
-// when the machine was too busy, and ctx.Err() when ctx ended first; the program is
-// dead then.
+// Run executes req in a fresh child and returns its result; zero limits take the defaults
+// of the jail. It returns ErrDied when the zygote ended first, ErrStarved when the machine
+// was too busy, and ctx.Err() when ctx ended first; in all three cases the program is dead.
 func (in *Interpreter) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
-	if req.Session != "" { // a call that forgets would be a wrong answer
+	if req.Session != "" { // a call without the state of its session would answer wrongly
 		return sandbox.Result{ID: req.ID, Status: sandbox.StatusRefused, Reason: "sessions are not served here"}, nil
 	}
 	z, err := in.choose(ctx, req)
@@ -48,8 +47,7 @@ func (in *Interpreter) Run(ctx context.Context, req sandbox.Request) (sandbox.Re
 	return z.run(ctx, req)
 }
 
-// choose returns the zygote for req. A profile that does not exist is refused by
-// whichever runs it.
+// choose returns the zygote for req. Each zygote refuses an unknown profile.
 func (in *Interpreter) choose(ctx context.Context, req sandbox.Request) (*zygote, error) {
 	j := in.jail
 	if req.Profile == sandbox.ProfileSubprocess && j.refuseSpawn(req) == "" {
@@ -67,9 +65,9 @@ func (in *Interpreter) choose(ctx context.Context, req sandbox.Request) (*zygote
 	return in.light, nil // also where the heavy one does not start
 }
 
-// started returns a zygote, starting it when there is none. The start goes on when ctx ends: the
-// next call finds it.
-func (in *Interpreter) started(ctx context.Context, l *late) (*zygote, error) {
+// started returns a zygote and starts it if there is none. The start continues when ctx
+// ends, so that the next call can use it.
+func (in *Interpreter) started(ctx context.Context, l *lazyZygote) (*zygote, error) {
 	in.mu.Lock()
 	if l.zygote != nil && l.zygote.alive() {
 		defer in.mu.Unlock()
@@ -95,8 +93,8 @@ func (in *Interpreter) started(ctx context.Context, l *late) (*zygote, error) {
 	return l.zygote, l.err
 }
 
-// start starts a zygote; Close waits for that.
-func (in *Interpreter) start(ctx context.Context, l *late) {
+// start starts a zygote. Close waits for it.
+func (in *Interpreter) start(ctx context.Context, l *lazyZygote) {
 	z, err := in.jail.start(ctx, l.preload, l.spawn)
 	if err != nil {
 		in.jail.cfg.Logger.Warn("further sandbox interpreter does not start", "for_subprocesses", l.spawn, "err", err)
@@ -111,8 +109,7 @@ func (in *Interpreter) start(ctx context.Context, l *late) {
 // Done is closed when the interpreter is gone.
 func (in *Interpreter) Done() <-chan struct{} { return in.light.done }
 
-// CPU returns the processor time of the interpreter and of the calls that it has
-// finished.
+// CPU returns the processor time of the zygotes and of their finished calls.
 func (in *Interpreter) CPU() time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -138,7 +135,7 @@ func (in *Interpreter) PIDs() []int {
 	return pids
 }
 
-// Close kills the zygotes with everything they hold and waits for their end.
+// Close kills the zygotes with all their children and waits until they have ended.
 func (in *Interpreter) Close() {
 	in.mu.Lock()
 	in.closed = true

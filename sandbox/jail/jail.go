@@ -32,13 +32,13 @@ func DefaultPreload() []string {
 	}
 }
 
-// DefaultHeavy names the modules that only a heavy zygote imports: they make
-// each fork dearer, so programs that do not mention them run elsewhere.
+// DefaultHeavy names the modules that only a heavy zygote imports. They make each fork
+// slower, so programs that do not mention them run on a light zygote.
 func DefaultHeavy() []string {
 	return []string{"numpy", "numpy.random", "sympy", "scipy", "pandas", "networkx"}
 }
 
-// Config says what a jail is made of. The zero value is a working configuration.
+// Config describes a jail. The zero value is a working configuration.
 type Config struct {
 	// Python is the interpreter, a name in PATH or a path; python3 when empty.
 	Python string
@@ -46,7 +46,7 @@ type Config struct {
 	// Modules that are not installed are left out.
 	Preload []string
 	Heavy   []string
-	// Require names the layers without which New refuses; RequireAll for every one.
+	// Require names the layers without which New fails; RequireAll means all of them.
 	Require []string
 	// Defaults fill the zero fields of a request's limits; Most bounds them.
 	Defaults sandbox.Limits
@@ -54,27 +54,27 @@ type Config struct {
 	// TmpBytes and TmpInodes bound the private /tmp; 32 MiB and 1024 when zero.
 	TmpBytes  int64
 	TmpInodes int
-	// TotalMemory bounds all calls of the Jail together, in bytes, with their share
-	// of the zygotes, where cgroups can be made; three quarters of what the machine
-	// or the owner's cgroup has when zero.
+	// TotalMemory bounds all calls of the Jail together, in bytes, including their share
+	// of the zygotes, where cgroups can be made. When zero it is three quarters of the
+	// memory of the machine or of the owner's cgroup.
 	TotalMemory int64
-	// Children is how many programs and kernels there may be at a time: the bound of
-	// processes and threads of all of them follows it. 128 when zero.
+	// Children bounds the programs and kernels that exist at a time. The bound of
+	// their processes and threads follows from it. 128 when zero.
 	Children int
-	// Subprocess allows the profile of that name.
+	// Subprocess allows the profile subprocess.
 	Subprocess bool
 	// Fresh, when not nil, makes each call start a new interpreter with these
-	// arguments inside the same layers instead of using the warm one: the baseline
-	// of a benchmark. Such calls have no Value, Fixture or Error.
+	// arguments inside the same layers instead of using the warm one: a baseline
+	// for benchmarks. Such calls have no Value, Fixture or Error.
 	Fresh []string
-	// Without names layers that a call goes without: for measuring what a layer
-	// costs, never for programs of strangers.
+	// Without names layers to leave out, for measuring the cost of a layer.
+	// Never use it for untrusted programs.
 	Without []string
-	// Logger receives what a zygote writes on its standard error; nil discards.
+	// Logger receives the standard error of the zygotes; nil discards it.
 	Logger *slog.Logger
 
-	modes []Mode        // what to try, in this order; every mode when nil
-	slack time.Duration // the least slack, see clock; sandbox.MinSlack when zero
+	modes []Mode        // modes to try, in order; all when nil
+	slack time.Duration // smallest slack of a timeLimiter; sandbox.MinSlack when zero
 }
 
 func (c Config) withDefaults() Config {
@@ -127,21 +127,21 @@ type Jail struct {
 	py      python
 	tree    tree
 	mode    Mode
-	reason  string    // why the mode is not a stronger one
-	filters [3]string // with namespaces, without, and for programs that start processes
+	reason  string    // why no stronger mode works
+	filters [3]string // system call filters: with namespaces, without, and for programs that start processes
 	code    code
 	report  Report
 	uids    *uids
-	group   *cgroup // nil where none can be made
+	group   *cgroup // nil if none can be made
 
 	preambles preambles
 
 	mu    sync.Mutex
-	spare *zygote // started by New to learn the layers, handed out first
+	spare *zygote // started by New to detect the layers; Start returns it first
 }
 
-// New finds the interpreter, starts a first zygote to learn which layers hold,
-// and refuses when a required one does not. The caller closes the Jail.
+// New finds the interpreter, starts a first zygote to detect which layers hold, and fails
+// if a required layer does not. The caller closes the Jail.
 func New(ctx context.Context, cfg Config) (*Jail, error) {
 	cfg = cfg.withDefaults()
 	py, err := findPython(ctx, cfg.Python, cfg.Heavy)
@@ -161,7 +161,7 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 		}
 	}
 	makeRoomFor(cfg.Children)
-	group := j.enclose()
+	group := j.setUpCgroup()
 	if err := j.learn(ctx); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
@@ -205,7 +205,7 @@ type try struct {
 }
 
 // tries lists the ways to start a zygote, the best first. An interpreter that cannot be
-// shown in another place is shown in its own: that is better than a weaker mode.
+// shown at another path is shown at its real path, which is better than a weaker mode.
 func (j *Jail) tries() []try {
 	var list []try
 	masks := findMasks(j.py)
@@ -219,10 +219,10 @@ func (j *Jail) tries() []try {
 	return list
 }
 
-// Report says which layers hold.
+// Report returns the layers and whether each holds.
 func (j *Jail) Report() Report { return j.report }
 
-// Defaults returns the limits that a request with zero limits runs under.
+// Defaults returns the limits of a request that states none.
 func (j *Jail) Defaults() sandbox.Limits { return j.cfg.Defaults }
 
 // Start returns an interpreter that is ready to run calls. The caller closes it.
@@ -243,13 +243,13 @@ func (j *Jail) Start(ctx context.Context) (*Interpreter, error) {
 	}
 	return &Interpreter{
 		jail: j, light: z,
-		heavy:   late{preload: slices.Concat(j.cfg.Preload, j.py.Available)},
-		spawner: late{preload: j.cfg.Preload, spawn: true},
+		heavy:   lazyZygote{preload: slices.Concat(j.cfg.Preload, j.py.Available)},
+		spawner: lazyZygote{preload: j.cfg.Preload, spawn: true},
 	}, nil
 }
 
-// Close ends the zygote that Start did not hand out, and removes the cgroup with
-// whatever it still holds.
+// Close ends the zygote that Start did not hand out, kills the remaining processes of the
+// cgroup and removes it.
 func (j *Jail) Close() error {
 	j.mu.Lock()
 	z := j.spare

@@ -16,17 +16,17 @@ import (
 	"temper/sandbox"
 )
 
-// The memory of a kernel, shared with its owner for its whole life:
+// The memory that a kernel shares with its owner:
 //
-//	0         stage, number of the cell that the record is of
+//	0         stage, number of the cell of the record
 //	8         record
 //	cellAt    number, kind, bytes of code, limit of the value
-//	codeAt    code, room for maxSource
+//	codeAt    code, up to maxSource bytes
 //
 // The owner writes a cell and rings the bell, a socket pair; the kernel runs the
-// cell, leaves its record and rings back. The program can reach both ends of that,
+// cell, writes its record and rings back. The program can reach the bell and the memory,
 // so a ring is only a hint to look, a record counts only with the number of the
-// current cell, and whatever does not fit together costs the kernel its life.
+// current cell, and an inconsistent record kills the kernel.
 const (
 	recordStart = 8
 	cellAt      = 128 << 10
@@ -39,19 +39,19 @@ const (
 	kindFixtureCode = 1
 )
 
-// kernelCPU is the backstop of a kernel's life; each cell has its own limit.
+// kernelCPU is the RLIMIT_CPU of a kernel. Each cell has its own, smaller limit.
 const kernelCPU = 24 * time.Hour
 
-// Refused is the error of a kernel that was asked for in an unacceptable way.
+// Refused is the error of a StartKernel whose request is not acceptable.
 type Refused struct{ Reason string }
 
 // Error implements error.
 func (e *Refused) Error() string { return "refused: " + e.Reason }
 
-// Kernel is a confined program that keeps its variables from cell to cell. Between
-// two cells it is stopped: its threads and timers do not run, so it costs memory
-// only. It ends with the first cell that is neither ok nor error, with a cell that
-// ends its process, and with its zygote.
+// Kernel is a confined program that keeps its variables from cell to cell. Between two
+// cells it is stopped: its threads and timers do not run, and it uses only memory. It ends
+// with the first cell whose status is neither ok nor error, with a cell that ends its
+// process, and with its zygote.
 //
 // Its methods are safe for concurrent use; cells run one after the other.
 type Kernel struct {
@@ -59,34 +59,34 @@ type Kernel struct {
 	call   *call
 	uid    uint32
 	stdin  int      // a memory file, rewritten for each cell
-	bell   *os.File // our end
+	bell   *os.File // the owner's end
 	rung   chan struct{}
 	output [2]pipe
 	owned  sync.WaitGroup // the listener at the bell
 
-	mu      sync.Mutex // held by the cell that runs
-	pid     int        // as this process sees it, and a hold on it; -1 while unknown
+	mu      sync.Mutex // held by the running cell
+	pid     int        // in this process's namespace, and its pidfd; -1 while unknown
 	pidfd   int        //
 	memory  int64      // its limit
-	unready bool       // it is to be made a copy: it has not stopped
-	peak    int64      // largest resident size that was read
+	unready bool       // it will become a copy and has not stopped
+	peak    int64      // largest resident size seen
 	number  uint32     // of the current cell
-	hasText bool       // stdin holds something
+	hasText bool       // stdin is not empty
 	spent   bool
 	closed  atomic.Bool
 	once    sync.Once
 }
 
-// pipe is our end of an output stream: the poller reads through file, and what is
-// there without waiting is read through fd, which file owns.
+// pipe is the owner's end of an output stream. The runtime's poller reads through file;
+// reads that do not wait use fd, which file owns.
 type pipe struct {
 	file *os.File
 	fd   int
 }
 
-// StartKernel returns a kernel that has run req.Fixture. Its memory limit is that
-// of req; req.Code and req.History serve to choose the zygote and are not run. The
-// error is a *Refused, ErrDied when the zygote ended first, or ctx.Err().
+// StartKernel returns a kernel that has run req.Fixture and has the memory limit of req.
+// req.Code and req.History only select the zygote and are not run. It returns a *Refused,
+// ErrDied when the zygote ended first, or ctx.Err().
 func (in *Interpreter) StartKernel(ctx context.Context, req sandbox.Request) (*Kernel, error) {
 	req.Limits = fill(req.Limits, in.jail.cfg.Defaults)
 	if why := in.jail.Refuse(req); why != "" {
@@ -100,7 +100,7 @@ func (in *Interpreter) StartKernel(ctx context.Context, req sandbox.Request) (*K
 		return nil, err
 	}
 	k := &Kernel{zygote: z, call: z.newCall(kindKernel), stdin: -1, pid: -1, pidfd: -1, rung: make(chan struct{}, 1)}
-	if err := z.take(k.call); err != nil {
+	if err := z.acquireSlot(k.call); err != nil {
 		return nil, err
 	}
 	if err := k.start(ctx, req); err != nil {
@@ -112,11 +112,11 @@ func (in *Interpreter) StartKernel(ctx context.Context, req sandbox.Request) (*K
 
 // start forks the kernel, waits until it is locked in, and runs the fixture.
 func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
-	k.uid = k.zygote.jail.uids.take()
+	k.uid = k.zygote.jail.uids.acquire()
 	remote, err := k.open()
 	defer func() {
 		for _, fd := range remote {
-			_ = unix.Close(fd) // the kernel has its own; a failed close leaves nothing to do
+			_ = unix.Close(fd) // the kernel has its copy; a failed close leaves nothing to do
 		}
 	}()
 	if err == nil {
@@ -154,13 +154,13 @@ func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
 	return nil
 }
 
-// open makes the descriptors of a kernel and returns those of which it gets the
-// other end; ours close with the kernel.
+// open makes the descriptors of a kernel and returns the ones for the kernel's side. The
+// owner's ends close with the kernel.
 func (k *Kernel) open() (remote []int, err error) {
 	if k.stdin, err = memoryFile(nil, 0); err != nil {
 		return nil, err
 	}
-	// The program may only read it: it is not meant for storage.
+	// The program may only read it, so that it cannot store data there.
 	input, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", k.stdin), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, descriptorError("standard input", err)
@@ -189,7 +189,7 @@ func (k *Kernel) open() (remote []int, err error) {
 	return remote, nil
 }
 
-// pollable hands fd to the poller of the runtime.
+// pollable gives fd to the runtime's poller.
 func pollable(fd int, name string) (*os.File, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), unix.Close(fd))
@@ -197,7 +197,7 @@ func pollable(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// listen notes that the kernel rang, until the other end of the bell is gone.
+// listen records each ring of the kernel until the other end of the bell is closed.
 func (k *Kernel) listen() {
 	var rings [16]byte
 	for {
@@ -211,7 +211,7 @@ func (k *Kernel) listen() {
 	}
 }
 
-// entered waits until every layer holds around the kernel.
+// entered waits until every layer of the kernel holds.
 func (k *Kernel) entered(ctx context.Context) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -231,9 +231,9 @@ func (k *Kernel) entered(ctx context.Context) error {
 	}
 }
 
-// identify opens a pidfd of the process, so that a cell needs nothing from the zygote.
-// Until then the kernel could give the process id to another process, so the id is
-// compared once more. Without a pidfd everything goes through the zygote.
+// identify opens a pidfd of the process, so that a cell needs nothing from the zygote. The
+// process id may have been reused before the pidfd was open, so identify compares it once
+// more. Without a pidfd the owner signals the kernel through the zygote.
 func (k *Kernel) identify() {
 	pid := k.call.hostPID()
 	if pid <= 0 {
@@ -252,17 +252,17 @@ func (k *Kernel) identify() {
 	k.pid, k.pidfd = pid, pidfd
 }
 
-// signal reaches the kernel from outside, where SIGSTOP cannot be refused.
+// signal sends a signal to the kernel from outside, where SIGSTOP cannot be refused.
 func (k *Kernel) signal(sig unix.Signal) {
 	if k.pidfd < 0 {
 		k.call.signal(sig)
 		return
 	}
-	// ESRCH means that it ended by itself.
+	// ESRCH means that the kernel has ended by itself.
 	_ = unix.PidfdSendSignal(k.pidfd, sig, nil, 0)
 }
 
-// cpuTime returns the processor time of the kernel so far, all threads together.
+// cpuTime returns the processor time that all threads of the kernel have used.
 func (k *Kernel) cpuTime() time.Duration {
 	if k.pid <= 0 {
 		return k.call.cpuTime()
@@ -270,8 +270,8 @@ func (k *Kernel) cpuTime() time.Duration {
 	return processTime(k.pid)
 }
 
-// peakMemory returns the largest resident size of the kernel so far. Looking costs
-// as much as a short cell, which cannot have changed it much.
+// peakMemory returns the largest resident size of the kernel. Reading it takes as long as a
+// short cell, so it is not read after one: a short cell cannot change it much.
 func (k *Kernel) peakMemory(used time.Duration) int64 {
 	if k.peak == 0 || used > time.Millisecond {
 		k.peak = k.call.peakMemory()
@@ -279,7 +279,7 @@ func (k *Kernel) peakMemory(used time.Duration) int64 {
 	return k.peak
 }
 
-// note returns what a kernel that could not be locked in has left.
+// note returns the message of a kernel that could not be locked in.
 func (k *Kernel) note() string {
 	head := make([]byte, recordStart+1024)
 	if _, err := unix.Pread(k.call.slot.memory, head, 0); err != nil || binary.LittleEndian.Uint32(head) != stageRefused {
@@ -289,11 +289,11 @@ func (k *Kernel) note() string {
 	return strings.ToValidUTF8(text, "?")
 }
 
-// Run runs req.Code as the next cell and returns its result. Wall, processor time
-// and output are limited for the cell by itself. The kernel is gone when the status
-// is neither ok nor error, when the cell ended the process (see Spent), and when
-// the error is not nil: ErrDied when the zygote or the kernel ended first, ErrStarved
-// when the machine was too busy, or ctx.Err().
+// Run runs req.Code as the next cell and returns its result. Wall time, processor time and
+// output are limited for each cell. The kernel is gone when the status is neither ok nor
+// error, when the cell ended the process (see Spent), and when the error is not nil:
+// ErrDied when the zygote or the kernel ended first, ErrStarved when the machine was too
+// busy, or ctx.Err().
 func (k *Kernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	req.Limits = fill(req.Limits, k.zygote.jail.cfg.Defaults)
 	if why := k.zygote.jail.Refuse(req); why != "" {
@@ -304,9 +304,9 @@ func (k *Kernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	return k.cell(ctx, req, req.Code, kindCode, false)
 }
 
-// Replay runs req.Code as Run does, and drops its output, which has no limit. The cell may
-// take its limits of time, or least where that is more, but no more than twice the most
-// that a call may. Spent reports whether the cell ended the kernel.
+// Replay runs req.Code as Run does and drops its output, which has no limit. The cell may
+// take its time limits or least, whichever is larger, up to twice the largest limit of a
+// call. Spent reports whether the cell ended the kernel.
 func (k *Kernel) Replay(ctx context.Context, req sandbox.Request, least time.Duration) (sandbox.Result, error) {
 	if len(req.Code) > maxSource || len(req.Stdin) > maxSource {
 		return sandbox.Result{}, &Refused{Reason: fmt.Sprintf("a cell of the history is above the limit of %d bytes", maxSource)}
@@ -340,37 +340,37 @@ func (k *Kernel) alive() bool {
 	}
 }
 
-// PID returns the process id of the kernel, or -1 when it is not known.
+// PID returns the process id of the kernel, or -1 when it is unknown.
 func (k *Kernel) PID() int { return k.call.hostPID() }
 
-// Close kills the kernel with everything it holds and waits for its end.
+// Close kills the kernel with all its processes and waits until they have ended.
 func (k *Kernel) Close() {
 	k.closed.Store(true)
 	k.call.kill()
 	k.once.Do(func() {
-		k.mu.Lock() // a cell that runs sees the death and ends
+		k.mu.Lock() // a running cell notices the death and ends
 		defer k.mu.Unlock()
 		k.gone()
 		files := []*os.File{k.bell, k.output[0].file, k.output[1].file}
 		for _, file := range files {
 			if file != nil {
-				_ = file.Close() // nothing was written through it that counts
+				_ = file.Close() // no written data can be lost
 			}
 		}
 		k.owned.Wait()
 		for _, fd := range []int{k.stdin, k.pidfd} {
 			if fd >= 0 {
-				_ = unix.Close(fd) // ours alone; a failed close leaves nothing to do
+				_ = unix.Close(fd) // only this process uses it; a failed close leaves nothing to do
 			}
 		}
-		k.zygote.give(k.call)
+		k.zygote.releaseSlot(k.call)
 		if k.uid != 0 {
-			k.zygote.jail.uids.give(k.uid)
+			k.zygote.jail.uids.recycle(k.uid)
 		}
 	})
 }
 
-// gone waits for the end of a kernel that was killed.
+// gone waits for the end of a killed kernel.
 func (k *Kernel) gone() {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

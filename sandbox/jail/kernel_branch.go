@@ -13,30 +13,29 @@ import (
 	"temper/sandbox"
 )
 
-// ErrNoBranch means that a kernel cannot be copied as it is.
+// ErrNoBranch means that a kernel has state that cannot be copied.
 var ErrNoBranch = errors.New("the kernel cannot be copied")
 
 // Branch returns a kernel in the state of k, between two cells. A locked-in process cannot
-// fork: it may not make a process, and would have to keep its namespaces and its user id.
-// So the copy is a new kernel of the same interpreter, behind layers of its own, into which
-// the owner writes the pages, the mappings and the registers of k. Both come from one
-// process whose addresses are not randomized, so that all but the pages that k has written
-// is there already.
+// fork: it may not make a process, and a fork would keep its namespaces and its user id. So
+// the copy is a new kernel of the same interpreter in a separate jail, into which the owner
+// writes the pages, the mappings and the registers of k. Both come from one process without
+// address randomization, so only the pages that k has written differ.
 //
-// What a copy of the memory does not hold is a reason to refuse with ErrNoBranch: threads,
-// descriptors and files that the program has opened or left, its signal handlers, limits that
-// it has lowered, and more memory than is worth a copy.
+// Branch returns ErrNoBranch for state that a copy of the memory does not hold: threads,
+// open descriptors, files in /tmp, signal handlers, lowered limits, and more memory than a
+// copy is worth.
 func (k *Kernel) Branch(ctx context.Context) (*Kernel, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.alive() || k.closed.Load() || k.pid <= 0 {
 		return nil, fmt.Errorf("%w: its process is not known", ErrNoBranch)
 	}
-	if err := plain(k.pid); err != nil {
+	if err := requirePlain(k.pid); err != nil {
 		return nil, err
 	}
 	b := &Kernel{zygote: k.zygote, call: k.zygote.newCall(kindKernel), stdin: -1, pid: -1, pidfd: -1, rung: make(chan struct{}, 1), unready: true}
-	if err := k.zygote.take(b.call); err != nil {
+	if err := k.zygote.acquireSlot(b.call); err != nil {
 		return nil, err
 	}
 	err := b.start(ctx, sandbox.Request{Limits: sandbox.Limits{Memory: k.memory}})
@@ -67,8 +66,8 @@ func copyKernel(k, b *Kernel) error {
 	return nil
 }
 
-// equal refuses kernels that differ in a file of /proc. Of a status the lines count that a
-// program can change and that a copy of the memory does not hold.
+// equal returns an error if the kernels differ in a file of /proc. Of a status file it
+// compares the lines that a program can change and that a copy of the memory does not hold.
 func equal(file, what string, pids ...int) error {
 	var texts [2]string
 	for i, pid := range pids {
@@ -87,7 +86,7 @@ func equal(file, what string, pids ...int) error {
 	return nil
 }
 
-// settingsOf returns the lines of a status that have to be equal.
+// settingsOf returns the lines of a status file that have to be equal.
 func settingsOf(status string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(status) {
@@ -100,11 +99,11 @@ func settingsOf(status string) string {
 	return kept.String()
 }
 
-// ownDescriptors are those of a kernel: its streams and its bell.
+// ownDescriptors counts the descriptors of every kernel: its streams and its bell.
 const ownDescriptors = 4
 
-// plain refuses the process of a kernel that has more than memory.
-func plain(pid int) error {
+// requirePlain returns an error if the process of a kernel has state beside its memory.
+func requirePlain(pid int) error {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	for _, c := range []struct {
 		dir, what string

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of a copy: more is made faster, and bounded better, by running the cells again.
+// Bounds of a copy. Above them it is faster and safer to run the cells again.
 const (
 	maxCopy     = 64 << 20 // bytes of pages
 	maxMappings = 4096
@@ -22,9 +22,9 @@ const (
 	insnSyscall = 0x050f // the two bytes of the instruction
 )
 
-// copyProcess gives the process to, which waits for its first cell, the mappings, the pages
-// and the registers of the process from, which is stopped. Both are children of one zygote
-// with one thread each.
+// copyProcess gives the mappings, the pages and the registers of the stopped process from
+// to the process to, which waits for its first cell. Both have one thread and the same
+// zygote as their parent.
 func copyProcess(from, to int) error {
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()
@@ -38,14 +38,14 @@ func copyProcess(from, to int) error {
 		return err
 	}
 	defer target.release()
-	if err := target.readies(); err != nil {
+	if err := target.awaitRead(); err != nil {
 		return err
 	}
 	var regs unix.PtraceRegs
 	if err := unix.PtraceGetRegs(from, &regs); err != nil {
 		return fmt.Errorf("registers: %w", err)
 	}
-	if int64(regs.Rax) == -516 { // ERESTART_RESTARTBLOCK: the kernel keeps what is to be done
+	if int64(regs.Rax) == -516 { // ERESTART_RESTARTBLOCK: the state of the call is inside the Linux kernel
 		return errors.New("it waits in a system call that cannot be copied")
 	}
 	all, fresh, err := target.remap(source)
@@ -69,12 +69,12 @@ func copyProcess(from, to int) error {
 	return nil
 }
 
-// tracee is a process that this thread traces and that is stopped.
+// tracee is a stopped process that this thread traces.
 type tracee struct {
 	pid  int
 	mem  *os.File
 	gate uint64          // address of a system call instruction
-	regs unix.PtraceRegs // of the target before anything was done
+	regs unix.PtraceRegs // of the target before the copy
 }
 
 func trace(pid int) (*tracee, error) {
@@ -115,12 +115,12 @@ func (t *tracee) stopped() error {
 
 func (t *tracee) release() {
 	if t.mem != nil {
-		_ = t.mem.Close() // what was written is there
+		_ = t.mem.Close() // the writes have reached the process
 	}
 	if unix.PtraceDetach(t.pid) == nil {
 		return
 	}
-	// It was killed: its end goes to its parent when its tracer has seen it.
+	// It was killed: its parent learns of the end after its tracer.
 	var ws unix.WaitStatus
 	for {
 		if _, err := unix.Wait4(t.pid, &ws, unix.WALL, nil); err != unix.EINTR {
@@ -129,9 +129,9 @@ func (t *tracee) release() {
 	}
 }
 
-// readies waits until the target reads its bell, and notes the instruction with which it
-// does: it lends itself to other system calls.
-func (t *tracee) readies() error {
+// awaitRead waits until the target reads its bell, and records the address of that system
+// call instruction, which call uses for other system calls.
+func (t *tracee) awaitRead() error {
 	for range 200 {
 		if err := unix.PtraceGetRegs(t.pid, &t.regs); err != nil {
 			return fmt.Errorf("registers: %w", err)

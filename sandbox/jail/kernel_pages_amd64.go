@@ -13,20 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is a line of /proc/PID/maps, or a part of what it covers.
+// mapping is a line of /proc/PID/maps, or a part of its range.
 type mapping struct {
 	from, to uint64
 	mode     string // rwxp
-	name     string // of its file; "" for anonymous memory
+	name     string // name of its file; "" for anonymous memory
 	kind     string // [heap], [stack] and the like
 }
 
-// freshKind marks what the target got in the place of a mapping of the source.
+// freshKind marks new memory of the target in place of a mapping of the source.
 const freshKind = "fresh"
 
 func (m *mapping) shared() bool { return m.mode[3] == 's' }
 
-// special mappings belong to the kernel and are the same everywhere.
+// special reports whether a mapping belongs to the Linux kernel; those are equal
+// everywhere.
 func (m *mapping) special() bool { return strings.HasPrefix(m.kind, "[v") }
 
 func (m *mapping) protection() uint64 {
@@ -62,8 +63,8 @@ func (t *tracee) mappings() ([]mapping, error) {
 		case len(fields) > 5 && fields[5][0] == '[':
 			m.kind = fields[5]
 		case m.shared() && strings.HasPrefix(fields[len(fields)-2], "/memfd:call"):
-			m.name = fields[2] + " the memory of the kernel" // each has its own
-		case len(fields) > 5: // with its place in the file, since two parts may change places
+			m.name = fields[2] + " the memory of the kernel" // every kernel has a separate one
+		case len(fields) > 5: // with the offset in the file, since two parts may swap
 			m.name = fields[2] + strings.Join(fields[3:], " ")
 		}
 		if all = append(all, m); len(all) > maxMappings {
@@ -73,7 +74,7 @@ func (t *tracee) mappings() ([]mapping, error) {
 	return all, nil
 }
 
-// heapEnd is where the heap of a process ends; 0 without one.
+// heapEnd returns the end of the heap of a process, or 0 without a heap.
 func heapEnd(all []mapping) uint64 {
 	var end uint64
 	for i := range all {
@@ -84,9 +85,9 @@ func heapEnd(all []mapping) uint64 {
 	return end
 }
 
-// remap gives the target the mappings of the source, and returns those of the source and
-// the stretches that the target got anew. What the source has mapped since its start becomes
-// memory of the target's own, also where it comes from a file.
+// remap gives the target the mappings of the source. It returns the mappings of the source
+// and the ranges where the target got new memory. Mappings that the source made since its
+// start become anonymous memory of the target, even if they come from a file.
 func (t *tracee) remap(source *tracee) (all, fresh []mapping, err error) {
 	all, err = source.mappings()
 	if err != nil {
@@ -127,8 +128,8 @@ func (t *tracee) remap(source *tracee) (all, fresh []mapping, err error) {
 	return all, fresh, nil
 }
 
-// covering returns the mapping at an address, nil for none. Addresses come in order: what
-// lies below is dropped from the list.
+// covering returns the mapping at an address, or nil. Callers ask for rising addresses: it
+// drops the mappings below at from the list.
 func covering(list *[]mapping, at uint64) *mapping {
 	rest := *list
 	for len(rest) > 0 && rest[0].to <= at {
@@ -141,8 +142,8 @@ func covering(list *[]mapping, at uint64) *mapping {
 	return &rest[0]
 }
 
-// adjust makes what the target has between two addresses what the source has there. It
-// reports whether that is fresh memory.
+// adjust changes the target's memory between two addresses to the mapping of the source
+// there. It reports whether that is fresh memory.
 func (t *tracee) adjust(from, to uint64, want, is *mapping) (fresh bool, err error) {
 	switch {
 	case want == nil && is == nil, want != nil && want.special(), is != nil && is.special():
@@ -170,9 +171,8 @@ const (
 	pageExclusive = 1 << 56
 )
 
-// copyPages copies what the source has written since it was made, and what it has where the
-// target has fresh memory. Pages that either of them does not share with the interpreter
-// differ; all others are the same pages.
+// copyPages copies the pages that the source has written since its start, and all its pages
+// where the target has fresh memory. Two kernels share each page that neither has written.
 func (t *tracee) copyPages(source *tracee, all, fresh []mapping) error {
 	c := copier{from: source, to: t, left: maxCopy, size: uint64(os.Getpagesize())}
 	for _, side := range []*tracee{source, t} {
@@ -202,14 +202,14 @@ func (t *tracee) copyPages(source *tracee, all, fresh []mapping) error {
 	return c.flush()
 }
 
-// Sizes of what is copied at once.
+// Sizes of one copy.
 const (
 	maxVectors = 512
 	maxAtOnce  = 1 << 20
 )
 
-// copier copies pages from one process to another. Those that the target may write go side
-// by side in one system call; the kernel is asked to write the others all the same.
+// copier copies pages from one process to another. It collects the pages that the target
+// may write for one system call; it writes the other pages through /proc/PID/mem.
 type copier struct {
 	from, to *tracee
 	maps     []*os.File // pagemaps of both
@@ -221,7 +221,7 @@ type copier struct {
 	buffer   []byte
 }
 
-// stretch copies the pages of m that wanted picks by their entries.
+// stretch copies the pages of m whose pagemap entries wanted accepts.
 func (c *copier) stretch(m *mapping, wanted func(a, b uint64) bool) error {
 	n := (m.to - m.from) / c.size
 	for i, file := range c.maps {
@@ -252,7 +252,7 @@ func (c *copier) stretch(m *mapping, wanted func(a, b uint64) bool) error {
 	return nil
 }
 
-// run copies pages that lie side by side, now or with others.
+// run copies adjacent pages, now or together with others.
 func (c *copier) run(m *mapping, from, to uint64) error {
 	ofFile := m.name != "" && m.kind == freshKind
 	if !ofFile && m.protection() == unix.PROT_READ|unix.PROT_WRITE && to-from <= maxAtOnce/2 {
@@ -263,7 +263,7 @@ func (c *copier) run(m *mapping, from, to uint64) error {
 		return nil
 	}
 	buffer := make([]byte, to-from)
-	// A file may end before its mapping, and what lies behind its end cannot be read.
+	// A file may end before its mapping; pages behind its end cannot be read.
 	n, err := c.from.mem.ReadAt(buffer, int64(from))
 	if n == 0 && err != nil {
 		return nil
@@ -272,7 +272,7 @@ func (c *copier) run(m *mapping, from, to uint64) error {
 	return err
 }
 
-// flush copies what has been put off.
+// flush copies the collected pages.
 func (c *copier) flush() error {
 	if len(c.vectors) == 0 {
 		return nil

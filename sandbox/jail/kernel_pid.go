@@ -10,9 +10,9 @@ import (
 // namespace into the caller's.
 const getPIDFromNS = 0x8004b706
 
-// translate returns the process id of the child that has the id inside in the zygote's
-// namespace; -1 where the kernel cannot tell. To look for it among all children takes
-// longer the more kernels there are.
+// translate returns the process id of the child whose id in the zygote's namespace is
+// inside, or -1 where the Linux kernel cannot tell. It is faster than a search among all
+// children.
 func (z *zygote) translate(inside int) int {
 	if z.jail.mode == ModePlain { // the namespace is the owner's own
 		return -1

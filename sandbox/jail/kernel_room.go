@@ -10,17 +10,17 @@ import (
 	"temper/sandbox"
 )
 
-// What one child costs its owner in descriptors: of a kernel its memory, input, bell, two
-// outputs and a hold on the process, and for a moment the other ends of those. The rest is
+// Descriptors that the owner holds for one child. A kernel needs its memory, input, bell, two
+// outputs and a pidfd, and for a moment the other ends of those. The rest is
 // for connections.
 const (
 	descriptorsPerChild = 8
 	descriptorsOfOwner  = 4096
 )
 
-// makeRoomFor raises the limit of descriptors of this process so that it can hold so many
-// children. Without the right to do so, or above what the machine gives to any process, the
-// limit stays, and kernels that wait give way to new ones: see descriptorError.
+// makeRoomFor raises the descriptor limit of this process for so many children. If the
+// process may not raise it that far, the limit stays, and idle kernels end when new ones
+// need their descriptors: see descriptorError.
 func makeRoomFor(children int) {
 	want := uint64(descriptorsPerChild*children + descriptorsOfOwner)
 	var limit unix.Rlimit
@@ -35,7 +35,7 @@ func makeRoomFor(children int) {
 	}
 }
 
-// descriptorError is why a descriptor of a child could not be made.
+// descriptorError returns the error for a descriptor that could not be made.
 func descriptorError(what string, err error) error {
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		return fmt.Errorf("%w: %w: %s: %w", &sandbox.Overloaded{

@@ -11,7 +11,7 @@ type Mode string
 
 // Modes, from the strongest to the weakest.
 const (
-	ModeRoot  Mode = "root"  // privileged: a uid of its own for each call
+	ModeRoot  Mode = "root"  // privileged: a separate uid for each call
 	ModeUser  Mode = "user"  // ordinary user inside a user namespace
 	ModePlain Mode = "plain" // no namespaces at all
 )
@@ -31,7 +31,7 @@ func (l Layer) State() string {
 	return "off: " + l.Reason
 }
 
-// Report says what stands between a program and the machine.
+// Report lists the layers between a program and the machine.
 type Report struct {
 	Mode    Mode     `json:"mode"`
 	Python  string   `json:"python"`  // path of the interpreter
@@ -39,7 +39,7 @@ type Report struct {
 	Layers  []Layer  `json:"layers"`
 	Heavy   []string `json:"heavy,omitempty"`   // modules that a second, heavier zygote holds
 	Missing []string `json:"missing,omitempty"` // modules that could not be preloaded
-	// LeftOut are the folders on the interpreter's path that lie outside of its
+	// LeftOut lists the folders on the interpreter's path that lie outside its
 	// installation: programs neither see them nor can import from them.
 	LeftOut []string `json:"left_out,omitempty"`
 	// NumShown counts the dot files among packages that are too many to be hidden.
@@ -57,8 +57,8 @@ func (r Report) Off() []Layer {
 	return off
 }
 
-// Hidden says in a line each what of the interpreter's path programs do not see, and
-// what else of it they do.
+// Hidden returns lines that name the parts of the interpreter's path that programs do not
+// see, and the dot files that they do see.
 func (r Report) Hidden() []string {
 	var lines []string
 	for _, path := range r.LeftOut {

@@ -6,12 +6,12 @@ import (
 	"temper/sandbox"
 )
 
-// LeastMemory is the least limit of memory, in bytes. What a program has beyond the
-// interpreter is rounded up to pages and arenas: a limit below this one would hold
-// nothing back, or keep a program from starting.
+// LeastMemory is the smallest memory limit, in bytes. The kernel rounds the memory of a
+// program to pages and arenas, so a smaller limit would have no effect or keep the program
+// from starting.
 const LeastMemory = 4 << 20
 
-// defaultLimits are those of calls that state none.
+// defaultLimits returns the limits of calls that state none.
 func defaultLimits() sandbox.Limits {
 	return sandbox.Limits{Wall: 10 * time.Second, CPU: 5 * time.Second, Memory: 1 << 30, Output: 64 << 10}
 }

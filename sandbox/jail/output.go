@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mark stands where the middle of a text was cut out.
+// mark replaces the middle part that was cut out of a text.
 const mark = "...(truncated)..."
 
-// floodFactor and floodFloor bound what a program may write in all, shown or
+// floodFactor and floodFloor bound all the output of a program, kept or
 // not, before it is stopped.
 const (
 	floodFactor = 16
 	floodFloor  = 1 << 20
 )
 
-// capture keeps the head and the tail of one output stream. It reads a pipe
-// either as it comes (open, read) or what is there (takeFrom).
+// capture keeps the head and the tail of one output stream. It reads a pipe either while
+// the program runs (open, read) or without waiting (takeFrom).
 type capture struct {
 	fd      int      // non-blocking; -1 when file owns it or it is closed
 	file    *os.File // set by open
@@ -38,13 +38,14 @@ func newCapture(fd int, limit int64, flood chan<- struct{}) *capture {
 	return &capture{fd: fd, limit: limit, bound: max(limit*floodFactor, floodFloor), flood: flood}
 }
 
-// open hands the pipe to the poller of the runtime.
+// open gives the pipe to the runtime's poller.
 func (c *capture) open() {
 	c.file, c.fd = os.NewFile(uintptr(c.fd), "output"), -1
 }
 
-// read reads the stream until its end, a flood, or a deadline. At the deadline it takes
-// what is there: on a busy machine it may not have read anything before.
+// read reads the stream until it ends, exceeds its bound, or a deadline passes. At the
+// deadline it still takes the bytes in the pipe: on a busy machine it may not have read any
+// before.
 func (c *capture) read() {
 	buf := make([]byte, 8<<10)
 	for {
@@ -66,7 +67,7 @@ func (c *capture) read() {
 	_ = c.file.Close() // read side; nothing to lose
 }
 
-// close ends read, and closes what was never read.
+// close ends read, and closes the pipe if it was never read.
 func (c *capture) close() {
 	if c.file != nil {
 		// An error means that read has closed the file already.
@@ -98,7 +99,7 @@ func (c *capture) add(p []byte) {
 	}
 }
 
-// text returns what was kept, with the mark where bytes are missing.
+// text returns the kept output, with the mark in place of missing bytes.
 func (c *capture) text() string {
 	var b strings.Builder
 	b.Grow(len(c.head) + len(mark) + len(c.tail)) // a long output is held twice, not more

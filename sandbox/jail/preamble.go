@@ -12,10 +12,10 @@ import (
 	"temper/sandbox"
 )
 
-// preambles holds the compiled preambles that clients put before a program in base64,
-// so that a call does not compile again what the calls before it had too. The code is
-// made by a program of ours in a jail of its own, which gets the text as data, and is used
-// for that very text only: no call runs what another one has made.
+// preambles caches the compiled preambles that clients put before a program in base64, so
+// that a call need not compile a preamble that earlier calls had too. A separate program
+// compiles it in a jail, with the text as data, and the code is used only for exactly that
+// text: no call runs code that another call has made.
 type preambles struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]*preamble
@@ -23,10 +23,10 @@ type preambles struct {
 
 type preamble struct {
 	seen int
-	code []byte // for callFile; nil while it is not compiled, or cannot be
+	code []byte // for callFile; nil before it is compiled, or if it cannot be
 }
 
-// Bounds of the preambles. A text is compiled when it comes for the third time.
+// Bounds of the preambles. A text is compiled on its third use.
 const (
 	minPreamble     = 512
 	maxPreamble     = 64 << 10
@@ -35,8 +35,8 @@ const (
 	compileAt       = 3
 )
 
-// preambleOf returns the whole lines of a text before the first literal in base64;
-// empty when it has none, or when they are too short or too long to be kept.
+// preambleOf returns the whole lines of a text before the first base64 literal. It is empty
+// when there are none, or when they are too short or too long to be cached.
 func preambleOf(text string) string {
 	at := strings.Index(text, "b64decode(")
 	for at >= 0 {
@@ -57,7 +57,7 @@ func preambleOf(text string) string {
 	return ""
 }
 
-// find returns the compiled preamble of req, nil when there is none.
+// find returns the compiled preamble of req, or nil when there is none.
 func (p *preambles) find(ctx context.Context, z *zygote, req sandbox.Request) []byte {
 	head := preambleOf(req.Code)
 	if head == "" || z.jail.cfg.Fresh != nil {
@@ -66,7 +66,7 @@ func (p *preambles) find(ctx context.Context, z *zygote, req sandbox.Request) []
 	key := sha256.Sum256([]byte(head))
 	p.mu.Lock()
 	if p.known == nil || len(p.known) >= maxPreambles && p.known[key] == nil {
-		p.known = make(map[[sha256.Size]byte]*preamble) // those in use come back
+		p.known = make(map[[sha256.Size]byte]*preamble) // texts in use return
 	}
 	entry := p.known[key]
 	if entry == nil {
@@ -83,18 +83,18 @@ func (p *preambles) find(ctx context.Context, z *zygote, req sandbox.Request) []
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	entry.code = code
-	if err != nil { // says nothing about the text: the next calls try again
+	if err != nil { // not an error of the text: the next calls try again
 		entry.seen = 0
 	}
 	return code
 }
 
-// compiler prints the code of the program on its standard input.
+// compiler is a program that prints the compiled code of its standard input.
 const compiler = `import base64, marshal, sys
 print(base64.b64encode(marshal.dumps(compile(sys.stdin.read(), "main.py", "exec", 0, True))).decode())`
 
-// compile returns a preamble as callFile takes it: the length of its text, then the
-// code; nil when it cannot be compiled by itself.
+// compile returns a preamble for callFile: the length of its text, then the code. It
+// returns nil when the preamble alone does not compile.
 func (z *zygote) compile(ctx context.Context, head string) ([]byte, error) {
 	limits := sandbox.Limits{Wall: time.Second, CPU: time.Second, Output: 2 * maxPreambleCode}
 	res, err := z.run(ctx, sandbox.Request{Code: compiler, Stdin: head, Limits: limits})
@@ -103,7 +103,7 @@ func (z *zygote) compile(ctx context.Context, head string) ([]byte, error) {
 	}
 	code, err := base64.StdEncoding.DecodeString(strings.TrimSpace(res.Stdout))
 	if err != nil || len(code) > maxPreambleCode {
-		return nil, nil // cut, since it is too long
+		return nil, nil // the code was too long and got cut
 	}
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(head))), code...), nil
 }

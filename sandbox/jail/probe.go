@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// Oldest and newest minor versions of Python 3 that the fork server is written for.
+// Oldest and newest supported minor versions of Python 3.
 const (
 	minMinor    = 9
 	testedMinor = 13
 )
 
-// python describes an interpreter: where it lives and what it loads.
+// python describes an interpreter: where it is installed and what it loads.
 type python struct {
 	Executable string   `json:"executable"` // after symbolic links
 	Version    [3]int   `json:"version"`
 	Prefixes   []string `json:"prefixes"` // where it and its environment are installed
-	Paths      []string `json:"paths"`    // of sys.path, what is part of the installation
-	Packages   []string `json:"packages"` // of these, where packages are installed
-	LeftOut    []string `json:"left_out"` // the rest of sys.path, and what import hooks point at
+	Paths      []string `json:"paths"`    // the part of sys.path that belongs to the installation
+	Packages   []string `json:"packages"` // folders of Paths with installed packages
+	LeftOut    []string `json:"left_out"` // the rest of sys.path, and the targets of import hooks
 	Libraries  []string `json:"libraries"`
-	Available  []string `json:"available"` // of the modules asked for
+	Available  []string `json:"available"` // requested modules that are installed
 }
 
 func (p python) version() string {
 	return fmt.Sprintf("%d.%d.%d", p.Version[0], p.Version[1], p.Version[2])
 }
 
-// probeCode prints a python as JSON. Of its path it keeps the installation: the standard
-// library and the folders that installers write to. Path files and editable installs
-// add folders of projects, with whatever lies there. It loads the extension modules that
-// have libraries of their own, so that the memory map names them.
+// probeCode prints a python as JSON. It keeps the installed part of the path: the standard
+// library and the folders that installers write to. Path files and editable installs would
+// add whole project folders. It loads the extension modules that come with shared
+// libraries, so that the memory map names those.
 const probeCode = `
 import importlib.util, json, os, site, sys, sysconfig
 real = os.path.realpath
@@ -85,8 +85,8 @@ print(json.dumps({
 }))
 `
 
-// findPython runs the interpreter name once and describes it; modules are looked
-// for without being imported.
+// findPython runs the interpreter name once and describes it. It looks for modules without
+// importing them.
 func findPython(ctx context.Context, name string, modules []string) (python, error) {
 	if name == "" {
 		name = "python3"

@@ -11,17 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime returns the processor time of the program so far, all threads
-// together; zero when the zygote does not answer.
+// cpuTime returns the processor time of all threads of the program, or zero when the zygote
+// does not answer.
 func (c *call) cpuTime() time.Duration {
 	used, _ := c.ask()
 	return used.cpu
 }
 
-// peakMemory returns the largest resident size of the program so far; zero when it is
-// not known.
+// peakMemory returns the largest resident size of the program, or zero when it is unknown.
 func (c *call) peakMemory() int64 {
-	text, _ := status(c.hostPID(), "VmHWM") // zero is the answer without it
+	text, _ := status(c.hostPID(), "VmHWM") // without it the result is zero
 	kib, err := strconv.ParseInt(string(bytes.TrimSuffix(text, []byte(" kB"))), 10, 64)
 	if err != nil {
 		return 0
@@ -29,8 +28,8 @@ func (c *call) peakMemory() int64 {
 	return kib << 10
 }
 
-// hostPID returns the process id of a living child as this process sees it, or -1.
-// The zygote knows it in its own namespace; the kernel lists both side by side.
+// hostPID returns the process id of a living child in this process's namespace, or -1. The
+// zygote knows the id in its namespace; the kernel lists both together.
 func (c *call) hostPID() int {
 	if known := c.known(); known != 0 {
 		return known
@@ -42,15 +41,15 @@ func (c *call) hostPID() int {
 	return c.findPID(used.pid)
 }
 
-// known returns the process id that was looked up before, or 0.
+// known returns the process id of an earlier lookup, or 0.
 func (c *call) known() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pid
 }
 
-// findPID returns the process id of the child that has the id inside in the
-// zygote's namespace, or -1.
+// findPID returns the process id of the child whose id in the zygote's namespace is inside,
+// or -1.
 func (c *call) findPID(inside int) int {
 	if known := c.known(); known != 0 {
 		return known
@@ -81,32 +80,32 @@ func (c *call) findPID(inside int) int {
 	return -1
 }
 
-// census is what the kernel says of the threads of a program.
-type census struct {
-	threads map[int]turns // nil when they are not known
-	waiting bool          // a thread wants a core, and none has one
-	ended   bool          // no thread runs the program any more
+// threadStats is the state of the threads of a program.
+type threadStats struct {
+	threads map[int]schedTimes // nil when they are unknown
+	waiting bool               // a thread wants a core, and no thread has one
+	ended   bool               // no thread still runs the program
 
 	runnable int // threads that have a core or want one
 
-	entering bool          // the program has not begun; its jail says so
-	begun    time.Duration // when it began, or 0 where its time began with its clock
-	answered bool          // the program says that it has ended
+	entering bool          // the jail reports that the program has not begun
+	begun    time.Duration // when the program began; 0 if its time starts with the fork
+	answered bool          // the program claims that it has ended
 }
 
-// turns is how long a thread had a core, and how long it wanted one and had none.
-type turns struct{ ran, waited time.Duration }
+// schedTimes holds how long a thread had a core, and how long it waited for one.
+type schedTimes struct{ ran, waited time.Duration }
 
-// A look is blurred when the owner itself lost its core meanwhile: its parts are of
-// different moments. It may take lookTime, and lookTime for so many threads more.
+// A look is inconsistent when the owner itself lost its core meanwhile: its parts come from
+// different moments. It may take lookTime, and another lookTime for each lookThreads threads.
 const (
 	lookTime    = time.Millisecond
 	lookThreads = 8
 	lookTries   = 4
 )
 
-// threads looks at the threads of a process.
-func threads(pid int) (c census) {
+// threads returns the state of the threads of a process.
+func threads(pid int) (c threadStats) {
 	for range lookTries {
 		start := time.Now()
 		c = lookOnce(pid)
@@ -117,14 +116,14 @@ func threads(pid int) (c census) {
 	return c
 }
 
-func lookOnce(pid int) census {
+func lookOnce(pid int) threadStats {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	entries, err := os.ReadDir(dir)
 	if pid <= 0 || err != nil {
-		return census{}
+		return threadStats{}
 	}
 	before := processTime(pid)
-	c := census{threads: make(map[int]turns, len(entries)), ended: true}
+	c := threadStats{threads: make(map[int]schedTimes, len(entries)), ended: true}
 	for _, entry := range entries {
 		thread, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -140,7 +139,7 @@ func lookOnce(pid int) census {
 		}
 		c.ended = false
 		if text, err := os.ReadFile(dir + "/" + entry.Name() + "/schedstat"); err == nil {
-			c.threads[thread] = parseTurns(text)
+			c.threads[thread] = parseSchedTimes(text)
 		}
 	}
 	if processTime(pid) > before {
@@ -149,8 +148,8 @@ func lookOnce(pid int) census {
 	return c
 }
 
-// processTime returns the processor time of a process so far, all threads together;
-// zero when it is gone.
+// processTime returns the processor time of all threads of a process, or zero when it is
+// gone.
 func processTime(pid int) time.Duration {
 	var used unix.Timespec
 	// The clock of a process is the complement of its id, tagged (clock_getcpuclockid(3)).
@@ -160,26 +159,26 @@ func processTime(pid int) time.Duration {
 	return time.Duration(used.Nano())
 }
 
-// exiting is the bit of a thread's flags that says that it runs no program any more
-// (PF_EXITING). What is left of it waits for the kernel, which may take long.
+// exiting is the flag of a thread that no longer runs a program (PF_EXITING). The kernel
+// may take long to remove such a thread.
 const exiting = 0x4
 
-// threadState returns the letter of a thread's state, and whether its program is over.
+// threadState returns the letter of a thread's state, and whether its program has ended.
 func threadState(dir, thread string) (state byte, dead bool) {
 	text, err := os.ReadFile(dir + "/" + thread + "/stat")
 	// The second field is the name in parentheses, which may hold anything.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if err != nil || len(fields) < 7 {
-		return 0, true // gone meanwhile
+		return 0, true // it has ended meanwhile
 	}
 	flags, err := strconv.ParseUint(string(fields[6]), 10, 32)
 	state = fields[0][0]
 	return state, err != nil || flags&exiting != 0 || state == 'Z' || state == 'X'
 }
 
-// parseTurns reads a schedstat: nanoseconds with a core, nanoseconds in its queue, and
-// how often the thread got one.
-func parseTurns(schedstat []byte) turns {
+// parseSchedTimes reads a schedstat file: nanoseconds with a core, nanoseconds in the queue
+// of a core, and how often the thread got one.
+func parseSchedTimes(schedstat []byte) schedTimes {
 	var ns [2]int64
 	for i, field := range bytes.Fields(schedstat) {
 		if i == len(ns) {
@@ -187,16 +186,16 @@ func parseTurns(schedstat []byte) turns {
 		}
 		n, err := strconv.ParseInt(string(field), 10, 64)
 		if err != nil {
-			return turns{}
+			return schedTimes{}
 		}
 		ns[i] = n
 	}
-	return turns{time.Duration(ns[0]), time.Duration(ns[1])}
+	return schedTimes{time.Duration(ns[0]), time.Duration(ns[1])}
 }
 
-// seenAs reports whether ids, those of a process from the outermost namespace to its
-// own, has id in the namespace of the zygote. There a child is not the first
-// process, which it is in a namespace of its own.
+// seenAs reports whether ids, the ids of a process from the outermost namespace to the
+// innermost, contains id in the namespace of the zygote. The last one is 1 in every child,
+// so it does not count.
 func seenAs(ids []byte, id int) bool {
 	fields := bytes.Fields(ids)
 	at := len(fields) - 1

@@ -13,8 +13,8 @@ import (
 // maxSource bounds the code, the fixture and the standard input of a request.
 const maxSource = 1 << 20
 
-// Refuse returns in one line why req, whose limits are complete, is not acceptable;
-// empty when it is.
+// Refuse returns in one line why req, whose limits are complete, is not acceptable; empty
+// when it is.
 func (j *Jail) Refuse(req sandbox.Request) string {
 	for _, part := range []struct {
 		name string
@@ -53,7 +53,7 @@ func (j *Jail) Refuse(req sandbox.Request) string {
 	return ""
 }
 
-// result makes the result of a dead program from what it left.
+// result builds the result of a dead program from its exit, its output and its record.
 func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Result, error) {
 	f.collect()
 	res := sandbox.Result{
@@ -87,10 +87,10 @@ func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Resul
 	return res, nil
 }
 
-// left is what a child leaves in its memory file.
+// left is the content that a child left in its memory file.
 type left struct {
 	stage  uint32
-	record []byte // or a message when stage is stageRefused
+	record []byte // a message when stage is stageRefused
 }
 
 func readLeft(memory int, recordAt int64) (left, error) {
@@ -103,7 +103,7 @@ func readLeft(memory int, recordAt int64) (left, error) {
 	if l.stage == stageRefused {
 		at = 8
 	}
-	// Most records are short; a longer one is read as a whole.
+	// Most records are short; a longer one needs a second read.
 	for {
 		l.record = make([]byte, size)
 		if _, err := unix.Pread(memory, l.record, at); err != nil {
@@ -116,7 +116,7 @@ func readLeft(memory int, recordAt int64) (left, error) {
 	}
 }
 
-// signaled fills in the result of a program that a signal ended.
+// signaled fills in the result of a program that died by a signal.
 func signaled(res *sandbox.Result, e exit, limits sandbox.Limits) {
 	sig := e.status.Signal()
 	res.ExitCode = 128 + int(sig)
@@ -127,8 +127,8 @@ func signaled(res *sandbox.Result, e exit, limits sandbox.Limits) {
 		res.Status = sandbox.StatusKilled
 		res.Reason = "killed by SIGKILL from outside of the sandbox"
 	case sig == unix.SIGKILL:
-		// Where nobody counts: no limit of ours was reached, so that only the kernel is
-		// left, out of memory.
+		// The kernel does not count its kills here. No limit of the jail was reached, so
+		// the kernel must have killed the program for lack of memory.
 		res.Status = sandbox.StatusMemoryLimit
 		res.Reason = "killed by the kernel, out of memory"
 	default:
@@ -153,7 +153,7 @@ func (l left) exited(res *sandbox.Result, code int) {
 		return
 	}
 	r, err := parseRecord(l.record)
-	ended := err == nil && r.ended // or else it called os._exit, or spoiled its record
+	ended := err == nil && r.ended // otherwise it called os._exit or overwrote its record
 	if !ended && l.stage == stageFixture {
 		res.Status = sandbox.StatusRefused
 		res.Reason = fmt.Sprintf("fixture: ended the process with status %d", code)
@@ -169,8 +169,8 @@ func (l left) exited(res *sandbox.Result, code int) {
 	apply(res, r, l.stage == stageFixture)
 }
 
-// apply adds the record of a finished program. A record may say that the fixture
-// failed only if the program ended in its fixture.
+// apply adds the record of a finished program to res. A record may report a failed fixture
+// only if the program ended in its fixture.
 func apply(res *sandbox.Result, r record, fixture bool) {
 	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 	res.Value = valid(r.value)

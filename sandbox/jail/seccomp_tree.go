@@ -12,7 +12,7 @@ import (
 // label names a place in a filter: a final answer, or the checks of a rule.
 type label int
 
-// Answers to a system call. Calls without an entry are refused.
+// Answers to a system call. A call without a rule gets answerRefuse.
 const (
 	answerRefuse label = iota // EPERM
 	answerAllow
@@ -29,22 +29,22 @@ var answers = [firstRule]uint32{
 	answerAbsent: seccompErrno | uint32(unix.ENOSYS),
 }
 
-// searchTree assembles a filter as a balanced search over ranges of call numbers.
-// The kernel runs a new filter once for every number, to learn which calls it
-// always allows, so installing costs what the longest ways through it cost; a list
-// takes four times as long.
+// searchTree assembles a filter as a balanced search over ranges of call numbers. The
+// kernel runs a new filter once for every number, to learn which calls it always allows, so
+// installing a filter takes as long as its longest paths; a linear list takes four times as
+// long.
 type searchTree struct {
 	numbers map[uint32]label
 	code    []jump
 }
 
-// jump is an instruction whose targets are not known yet.
+// jump is an instruction with unresolved targets.
 type jump struct {
 	bpf.Instruction
 	yes, no target
 }
 
-// target is where a conditional jump goes: a label, or an instruction.
+// target is the destination of a conditional jump: a label or an instruction.
 type target struct {
 	label label
 	at    int // an instruction when positive
@@ -63,7 +63,7 @@ type span struct {
 	label label
 }
 
-// spans merges neighbours with the same answer.
+// spans returns the ranges of the calls, with neighbours of the same answer merged.
 func (s *searchTree) spans() []span {
 	list := []span{{0, answerRefuse}}
 	add := func(from uint32, l label) {
@@ -86,7 +86,7 @@ func (s *searchTree) spans() []span {
 	return list
 }
 
-// program lays out: architecture, tree, rules, answers. Every jump goes forward.
+// program emits the filter: architecture, tree, rules, answers. Every jump goes forward.
 func (s *searchTree) program(arch uint32, rules []rule) ([]bpf.Instruction, error) {
 	s.code = nil
 	s.emit(bpf.LoadAbsolute{Off: offsetArch, Size: 4})
@@ -156,7 +156,7 @@ func (s *searchTree) branch(cond bpf.JumpTest, value uint32, yes, no target) {
 	s.code = append(s.code, jump{bpf.JumpIf{Cond: cond, Val: value}, yes, no})
 }
 
-// link turns targets into distances.
+// link resolves targets to distances.
 func (s *searchTree) link(places map[label]int) []bpf.Instruction {
 	program := make([]bpf.Instruction, len(s.code))
 	for i, j := range s.code {
@@ -175,8 +175,8 @@ func (s *searchTree) link(places map[label]int) []bpf.Instruction {
 	return program
 }
 
-// argument returns the offset of one half of a system call argument: the
-// architectures with a table of calls are all little-endian.
+// argument returns the offset of one half of a system call argument. All architectures with
+// a table of calls are little-endian.
 func argument(n int, high bool) uint32 {
 	off := offsetArgs + uint32(8*n)
 	if high {

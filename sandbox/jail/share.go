@@ -10,63 +10,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program is looked at when it has run for firstLook, then each time it has run for
-// twice as long as at the look before, and at least once in longestRest. A look costs a
-// tenth of a short call, which on a busy machine takes long without being long.
+// A program gets its first look after it has run for firstLook, then one each time it has run
+// twice as long as at the last look, and at least once in longestRest. A look costs a
+// tenth of a short call, and on a busy machine even a short call takes long.
 const (
 	firstLook   = 100 * time.Millisecond
 	longestRest = time.Second
 )
 
-// demandKey finds the listener of OnDemand in a context.
+// demandKey is the context key of the listener of OnDemand.
 type demandKey struct{}
 
-// Demand is what a program was seen to want and to have used.
+// Demand is the observed demand of a program for a core, and its use of it.
 type Demand struct {
 	Core bool          // it has a core or wants one
 	Used time.Duration // processor time
 }
 
-// Listener hears of a program when it begins, and from time to time after that, by one
-// goroutine at a time. With a channel it answers that the program of a call has to stop
-// until that is closed; a cell goes on.
-type Listener func(Demand) (goOn <-chan struct{})
+// Listener gets the demand of a program when it begins and from time to time after that,
+// from one goroutine at a time. If it returns a channel, the program of a call stops until
+// the channel is closed; a cell of a kernel ignores the channel.
+type Listener func(Demand) (resume <-chan struct{})
 
-// OnDemand returns a context that tells f the demand of the program that runs under it.
+// OnDemand returns a context that reports the demand of the program that runs under it to
+// f.
 func OnDemand(ctx context.Context, f Listener) context.Context {
 	return context.WithValue(ctx, demandKey{}, f)
 }
 
-// TellDemand tells the listener of ctx, if there is one; it is for whoever runs a program.
-func TellDemand(ctx context.Context, d Demand) (goOn <-chan struct{}) {
+// ReportDemand calls the listener of ctx, if there is one. It is for code that runs
+// programs.
+func ReportDemand(ctx context.Context, d Demand) (resume <-chan struct{}) {
 	if f, ok := ctx.Value(demandKey{}).(Listener); ok {
 		return f(d)
 	}
 	return nil
 }
 
-// share gives a program the share of one thread, however many it has, and says whether
-// it wants a core at all. Threads compete one by one, so those of a program that has
-// many are made nicer, until all of them together have the weight of one.
-type share struct {
-	call  *call
-	tell  Listener
-	goOn  <-chan struct{} // the last answer
-	due   time.Duration   // of the next look
-	known bool            // the next two are of a look
-	at    time.Duration
-	turns map[int]turns
+// cpuShare gives a program the share of one thread, however many it has, and reports
+// whether it wants a core. Threads compete individually, so the threads of a program that
+// has many get a higher niceness, until all of them together have the weight of one.
+type cpuShare struct {
+	call    *call
+	report  Listener
+	resume  <-chan struct{} // the last answer of report
+	due     time.Duration   // time of the next look
+	known   bool            // at and threads hold the values of the last look
+	at      time.Duration
+	threads map[int]schedTimes
 }
 
-func newShare(ctx context.Context, c *call) *share {
-	tell := func(d Demand) <-chan struct{} { return TellDemand(ctx, d) }
-	tell(Demand{Core: true})
-	return &share{call: c, tell: tell, due: firstLook}
+func newCPUShare(ctx context.Context, c *call) *cpuShare {
+	report := func(d Demand) <-chan struct{} { return ReportDemand(ctx, d) }
+	report(Demand{Core: true})
+	return &cpuShare{call: c, report: report, due: firstLook}
 }
 
-// check looks at a program that has run for elapsed and used cpu if that is due, and
+// check looks at a program that has run for elapsed and used cpu, if a look is due. It
 // returns the time until the next look.
-func (s *share) check(elapsed, cpu time.Duration, look func() census) time.Duration {
+func (s *cpuShare) check(elapsed, cpu time.Duration, look func() threadStats) time.Duration {
 	if elapsed >= s.due {
 		s.apply(look(), elapsed, cpu)
 		s.due = elapsed + min(elapsed, longestRest)
@@ -74,46 +76,46 @@ func (s *share) check(elapsed, cpu time.Duration, look func() census) time.Durat
 	return s.due - elapsed
 }
 
-// apply acts on a look.
-func (s *share) apply(now census, elapsed, cpu time.Duration) {
+// apply renices the program and reports its demand after a look.
+func (s *cpuShare) apply(now threadStats, elapsed, cpu time.Duration) {
 	if now.threads == nil || now.ended {
 		return
 	}
 	s.renice(now, max(now.runnable, s.mean(now, elapsed)))
 	s.expose(s.call.known())
-	s.known, s.at, s.turns = true, elapsed, now.threads
-	s.goOn = s.tell(Demand{Core: now.runnable > 0, Used: cpu})
+	s.known, s.at, s.threads = true, elapsed, now.threads
+	s.resume = s.report(Demand{Core: now.runnable > 0, Used: cpu})
 }
 
-// mean is how many threads wanted a core, on average, since the look before; so a
-// program gains nothing when its threads rest at the moment of a look.
-func (s *share) mean(now census, elapsed time.Duration) int {
+// mean returns how many threads wanted a core on average since the last look. A program
+// gains nothing if its threads pause at the moment of a look.
+func (s *cpuShare) mean(now threadStats, elapsed time.Duration) int {
 	if !s.known || elapsed <= s.at {
 		return 0
 	}
 	var wanted time.Duration
 	for id, t := range now.threads {
-		before := s.turns[id]
+		before := s.threads[id]
 		wanted += t.ran - before.ran + t.waited - before.waited
 	}
 	return int(math.Round(float64(wanted) / float64(elapsed-s.at)))
 }
 
-// renice gives every thread the niceness at which that many have the weight of one. New
-// threads inherit it. Without the right to undo it, it stays.
-func (s *share) renice(now census, runnable int) {
+// renice gives every thread the niceness at which runnable threads have the weight of one.
+// New threads inherit it. An owner that may not lower a niceness leaves it as it is.
+func (s *cpuShare) renice(now threadStats, runnable int) {
 	nice := niceOf(runnable)
 	if nice == s.call.nice {
 		return
 	}
 	s.call.nice = nice
 	for id := range now.threads {
-		// One that has ended meanwhile needs nothing.
+		// A thread that has ended meanwhile causes an error without effect.
 		_ = unix.Setpriority(unix.PRIO_PROCESS, id, nice)
 	}
 }
 
-// niceStep is the weight of a thread divided by that of one that is nicer by one, and
+// niceStep is the ratio between the weights of two adjacent niceness values, and
 // nicest the largest niceness.
 const (
 	niceStep = 1.25
@@ -127,19 +129,19 @@ func niceOf(threads int) int {
 	return min(nicest, int(math.Ceil(math.Log(float64(threads))/math.Log(niceStep))))
 }
 
-// How much the kernel's choice of a process to kill is moved, in thousandths of the
-// memory that there is. A zygote has what it forks; each program begins with that and
-// is moved up with its first look, so that the zygote, which may be the largest, comes
-// after them.
+// OOM scores: how likely the kernel chooses a process to kill, in thousandths of the
+// machine's memory. A program inherits the score of its zygote and gets a higher one
+// at its first look, so that the kernel chooses programs before the zygote, which may
+// be the largest process.
 const (
 	oomZygote  = 300
 	oomProgram = 600
 	oomMost    = 1000
 )
 
-// expose makes a program that holds much of /tmp, which is nobody's resident memory,
-// as likely to be chosen as one that has allocated it.
-func (s *share) expose(pid int) {
+// expose raises the OOM score of a program that holds much of /tmp. Files in /tmp count as
+// no process's resident memory, so the score makes up for them.
+func (s *cpuShare) expose(pid int) {
 	score := oomProgram
 	if group := s.call.zygote.jail.group; group != nil && group.memory > 0 {
 		score = min(oomMost, score+int(1000*tmpBytes(pid)/group.memory))
@@ -152,7 +154,7 @@ func (s *share) expose(pid int) {
 	}
 }
 
-// tmpBytes is what the /tmp of a program holds; zero where it cannot be seen.
+// tmpBytes returns the bytes in the /tmp of a program, or zero where it cannot be seen.
 func tmpBytes(pid int) int64 {
 	var fs unix.Statfs_t
 	if unix.Statfs("/proc/"+strconv.Itoa(pid)+"/root/tmp", &fs) != nil || fs.Type != unix.TMPFS_MAGIC {
@@ -161,7 +163,7 @@ func tmpBytes(pid int) int64 {
 	return int64(fs.Blocks-fs.Bfree) * fs.Bsize
 }
 
-// setOOMScore moves the kernel's choice; raising it is always allowed.
+// setOOMScore sets the OOM score of a process; raising it is always allowed.
 func setOOMScore(pid, score int) error {
 	return os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(strconv.Itoa(score)), 0)
 }

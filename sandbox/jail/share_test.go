@@ -80,13 +80,13 @@ func TestDemandOfAProgram(t *testing.T) {
 // goes on where it was, and its time is that for which it ran.
 func TestStoppedProgramLosesNoTime(t *testing.T) {
 	_, in := open(t, jail.Config{})
-	listen := func(goOn chan struct{}) jail.Listener {
+	listen := func(resume chan struct{}) jail.Listener {
 		asked := false
 		return func(d jail.Demand) <-chan struct{} {
 			if !asked && d.Used > 0 {
 				asked = true
-				time.AfterFunc(3*time.Second, func() { close(goOn) })
-				return goOn
+				time.AfterFunc(3*time.Second, func() { close(resume) })
+				return resume
 			}
 			return nil
 		}

@@ -13,19 +13,19 @@ import (
 	"temper/sandbox"
 )
 
-// Programs of the profile subprocess may fork, and execute the interpreter and nothing
-// else: landlock names its file. They stay in their pid namespace, which ends with its
-// first process, under the same system call filter but for fork and exec, and under one
-// user id, by which the kernel counts processes. What the kernel limits for each process
-// only, processor time and memory, the owner adds up.
+// Programs of the profile subprocess may fork, and may execute only the interpreter,
+// whose file landlock names. They stay in their pid namespace, which ends with its
+// first process, under the same system call filter except for fork and exec, and under one
+// user id, by which the kernel counts processes. The kernel limits processor time and
+// memory only for each process, so the owner adds those up.
 
-// spawnLayers are the layers without which the profile is not served.
+// spawnLayers lists the layers that the profile requires.
 var spawnLayers = [...]string{"root", "pid_namespace", "landlock", "rlimits", "uid", "seccomp"}
 
 // spawnLook is the longest pause between two looks at the processes of a program.
 const spawnLook = 50 * time.Millisecond
 
-// refuseSpawn returns why req may not start processes; empty when it may or does not ask.
+// refuseSpawn returns why req may not start processes; empty when it may, or does not ask.
 func (j *Jail) refuseSpawn(req sandbox.Request) string {
 	if req.Profile != sandbox.ProfileSubprocess {
 		return ""
@@ -44,9 +44,8 @@ func (j *Jail) refuseSpawn(req sandbox.Request) string {
 	return ""
 }
 
-// family lists the process pid and its descendants, dead ones that nobody has waited
-// for among them.
-func family(pid int) []int {
+// processTree lists the process pid and its descendants, including zombies.
+func processTree(pid int) []int {
 	if pid <= 0 {
 		return nil
 	}
@@ -71,16 +70,16 @@ func family(pid int) []int {
 	return list
 }
 
-// familyUse returns the processor time of the processes of a program, with those that
-// they have waited for, and the memory that they hold together.
-func familyUse(pid int) (cpu time.Duration, memory int64) {
-	for _, member := range family(pid) {
+// treeUse returns the processor time of the processes of a program, including the children
+// that they have waited for, and their memory in bytes.
+func treeUse(pid int) (cpu time.Duration, memory int64) {
+	for _, member := range processTree(pid) {
 		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", member)); err == nil {
 			cpu += statTime(text)
 		}
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", member))
 		if err != nil {
-			continue // a dead one has no memory
+			continue // a zombie has no memory
 		}
 		if _, rest, ok := bytes.Cut(text, []byte("\nPss:")); ok {
 			field, _, _ := strings.Cut(strings.TrimSpace(string(rest)), " ")
@@ -92,8 +91,8 @@ func familyUse(pid int) (cpu time.Duration, memory int64) {
 	return cpu, memory
 }
 
-// statTime returns the processor time in a line of /proc/PID/stat, with that of the
-// children that were waited for.
+// statTime returns the processor time in a line of /proc/PID/stat, including the children
+// that the process has waited for.
 func statTime(text []byte) time.Duration {
 	// The second field is the name in parentheses, which may hold anything.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
@@ -111,19 +110,19 @@ func statTime(text []byte) time.Duration {
 	return time.Duration(ticks) * time.Second / userHZ
 }
 
-// spawned adds to used what the other processes of the program use, and reports whether
-// all of them together are above its memory.
-func (w *watch) spawned(used *times) (over bool) {
-	cpu, memory := familyUse(w.call.findPID(used.pid))
-	w.family = max(w.family, cpu)
-	used.cpu = max(used.cpu, w.family)
+// addTree adds the processor time of the other processes of the program to used, and
+// reports whether all its processes together exceed its memory limit.
+func (w *watch) addTree(used *times) (over bool) {
+	cpu, memory := treeUse(w.call.findPID(used.pid))
+	w.treeCPU = max(w.treeCPU, cpu)
+	used.cpu = max(used.cpu, w.treeCPU)
 	return memory > w.memory
 }
 
-// familyThreads is threads for a program with several processes.
-func familyThreads(pid int) census {
+// treeThreads is like threads, for a program with several processes.
+func treeThreads(pid int) threadStats {
 	all := threads(pid)
-	for _, member := range family(pid)[1:] {
+	for _, member := range processTree(pid)[1:] {
 		c := threads(member)
 		for id, t := range c.threads {
 			all.threads[id] = t

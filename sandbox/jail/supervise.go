@@ -9,9 +9,9 @@ import (
 	"temper/sandbox"
 )
 
-// drainAfter is how long a program runs before its output is read as it comes.
-// A shorter one leaves its output in the pipes, which are read when it is dead:
-// that saves a call two goroutines and their wake-ups.
+// drainAfter is how long a program runs before the owner reads its output. A shorter
+// program leaves its output in the pipes, which are read after its death: that saves a call
+// two goroutines and their wake-ups.
 const drainAfter = 20 * time.Millisecond
 
 // stop says why a program was stopped from outside.
@@ -24,41 +24,41 @@ const (
 	stoppedByFlood
 	stoppedByContext
 	stoppedByStarvation
-	stoppedByMemory // of several processes together
+	stoppedByMemory // all processes of the program together
 )
 
-// watch enforces on one program what it cannot enforce on itself.
+// watch enforces the limits that a program cannot enforce on itself.
 type watch struct {
 	call  *call
 	files *files
-	clock *clock
-	share *share
+	clock *timeLimiter
+	share *cpuShare
 	timer *time.Timer
 	known times // at the last tick
 	why   stop
 
-	goOn    <-chan struct{} // not nil while the program is stopped until its next turn
-	stopped time.Time
-	rested  time.Duration // all the time for which it was stopped
+	wake      <-chan struct{} // not nil while the program is paused; closed to resume it
+	pausedAt  time.Time
+	pausedFor time.Duration // total time of finished pauses
 
-	memory int64         // of all processes of the program together
-	family time.Duration // processor time of all of them, as far as it was seen
+	memory  int64         // limit for all processes of the program together
+	treeCPU time.Duration // largest observed processor time of all processes
 }
 
-// supervise waits for the end of the program. When it returns, the program is dead.
-// The error is that of a program that was stopped because it starved.
+// supervise waits for the end of the program. When it returns, the program is dead. It
+// returns an error only for a program that was stopped because it starved.
 func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, f *files) (stop, error) {
 	first := min(drainAfter, limits.Wall, limits.CPU)
 	w := &watch{call: c, files: f, timer: time.NewTimer(first), memory: limits.Memory}
-	w.clock = newClock(limits, z.jail.cfg.slack, w.look)
-	w.share = newShare(ctx, c)
+	w.clock = newTimeLimiter(limits, z.jail.cfg.slack, w.look)
+	w.share = newCPUShare(ctx, c)
 	defer w.timer.Stop()
 	cancelled := ctx.Done()
 	for {
 		select {
 		case <-c.ended:
-			c.rested = w.rested
-			c.exit.cpu = max(c.exit.cpu, w.family)
+			c.pausedFor = w.pausedFor
+			c.exit.cpu = max(c.exit.cpu, w.treeCPU)
 			if w.why == stoppedByStarvation {
 				return w.why, w.clock.starved()
 			}
@@ -70,8 +70,8 @@ func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, 
 			w.halt(stoppedByFlood)
 		case <-w.timer.C:
 			w.tick()
-		case <-w.goOn:
-			w.proceed()
+		case <-w.wake:
+			w.resume()
 		}
 	}
 }
@@ -86,8 +86,8 @@ func (w *watch) halt(reason stop) {
 	w.timer.Reset(patience)
 }
 
-// tick looks at a program that is still there and sets the timer for the next look.
-// The limits count from the fork, which only the zygote knows.
+// tick checks a running program and sets the timer for the next check. The limits count
+// from the fork, whose time only the zygote knows.
 func (w *watch) tick() {
 	if w.why != notStopped {
 		w.call.zygote.kill() // it does not end; serve fails all calls of the zygote
@@ -106,52 +106,53 @@ func (w *watch) tick() {
 		w.timer.Reset(patience)
 		return
 	}
-	if w.call.zygote.spawn && w.spawned(&used) {
+	if w.call.zygote.spawn && w.addTree(&used) {
 		w.halt(stoppedByMemory)
 		return
 	}
 	w.known = used
-	elapsed := used.wall - w.rested
+	elapsed := used.wall - w.pausedFor
 	why, next := w.clock.check(elapsed, used.cpu)
 	if why != notStopped {
 		w.halt(why)
 		return
 	}
 	if w.call.zygote.spawn {
-		// Stopping the first process would not stop the others: it takes no turns.
+		// SIGSTOP would stop only the first process, so such a program is never paused.
 		w.timer.Reset(min(next, spawnLook))
 		return
 	}
 	next = min(next, w.share.check(elapsed, used.cpu, w.look))
-	if w.share.goOn != nil {
-		w.rest(w.share.goOn)
-		w.share.goOn = nil
+	if w.share.resume != nil {
+		w.pause(w.share.resume)
+		w.share.resume = nil
 		return
 	}
 	w.timer.Reset(next)
 }
 
-// rest stops the program, outside of its time, until it may go on.
-func (w *watch) rest(goOn <-chan struct{}) {
-	w.goOn, w.stopped = goOn, time.Now()
+// pause stops the program, without counting the time, until wake is closed.
+func (w *watch) pause(wake <-chan struct{}) {
+	w.wake, w.pausedAt = wake, time.Now()
 	w.call.signal(unix.SIGSTOP)
 }
 
-func (w *watch) proceed() {
-	w.goOn = nil
-	w.rested += time.Since(w.stopped)
+// resume continues a paused program.
+func (w *watch) resume() {
+	w.wake = nil
+	w.pausedFor += time.Since(w.pausedAt)
 	w.call.signal(unix.SIGCONT)
 	if w.why == notStopped {
 		w.timer.Reset(shortestLook)
 	}
 }
 
-// look returns what is known of the threads of the program.
-func (w *watch) look() census {
+// look returns the state of the threads of the program.
+func (w *watch) look() threadStats {
 	pid := w.call.findPID(w.known.pid)
 	now := threads(pid)
 	if w.call.zygote.spawn && pid > 0 && now.threads != nil {
-		now = familyThreads(pid)
+		now = treeThreads(pid)
 	}
 	if begun := w.files.begun(); begun > 0 {
 		now.begun = begun - w.known.fork

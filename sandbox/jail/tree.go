@@ -11,33 +11,33 @@ import (
 	"strings"
 )
 
-// tree is what the private root holds: directories and files of the machine,
-// bound read-only, and the symbolic links on the way to them. A program sees the
-// interpreter in a place of ours where its own place lies in somebody's home.
+// tree is the content of the private root: directories and files of the machine, bound
+// read-only, and the symbolic links on the way to them. An interpreter in a private folder
+// of the machine gets a neutral path inside.
 type tree struct {
 	binds    []bind
 	symlinks [][2]string
-	masks    []string // paths inside whose content is hidden
-	unmasked int      // that are too many to hide
+	masks    []string // hidden paths inside
+	unmasked int      // dot files beyond maxMasks
 	moves    [][2]string
-	paths    []string // sys.path inside
-	python   string   // the interpreter inside
-	// executables are the interpreter and the loader that the kernel starts it with.
+	paths    []string // sys.path, as seen inside
+	python   string   // the interpreter, as seen inside
+	// executables lists the interpreter and its dynamic loader.
 	executables []string
-	loads       []string // directories inside in which the loader has to look for libraries
+	loads       []string // library directories for the loader, as seen inside
 }
 
-// bind shows a path of the machine at a path inside, as setup carries it.
+// bind maps a path of the machine to a path inside, as setup carries it.
 type bind [2]string
 
-// Places inside for what lies in a private place of the machine.
+// Paths inside for private paths of the machine.
 const (
 	movedBase  = "/opt/sandbox/python"
 	movedVenv  = "/opt/sandbox/venv"
 	movedOther = "/opt/sandbox/files"
 )
 
-// public are the places whose names say nothing about the machine's users.
+// public lists the paths whose names reveal nothing about the machine's users.
 var public = []string{"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/dev", "/nix", "/snap"}
 
 // below reports whether path is one of roots or lies below one.
@@ -45,8 +45,8 @@ func below(path string, roots ...string) bool {
 	return slices.ContainsFunc(roots, func(r string) bool { return path == r || strings.HasPrefix(path, r+"/") })
 }
 
-// rootTree works out what py needs to run and to import. With move, what lies in a
-// private place is shown elsewhere. What masks lists is hidden.
+// rootTree lists what py needs to run and to import. With move, private paths get another
+// path inside. The paths in masks are hidden.
 func rootTree(py python, masks []string, move bool) tree {
 	t := &tree{python: py.Executable}
 	if move {
@@ -76,13 +76,13 @@ func rootTree(py python, masks []string, move bool) tree {
 			t.add(path)
 		}
 	}
-	for _, name := range []string{"/usr/bin/python3", "/usr/bin/python"} { // by which programs know it
+	for _, name := range []string{"/usr/bin/python3", "/usr/bin/python"} { // common paths of the interpreter
 		linked := slices.ContainsFunc(t.symlinks, func(l [2]string) bool { return l[0] == name })
 		if !linked && !below(name, t.targets()...) {
 			t.symlinks = append(t.symlinks, [2]string{name, t.python})
 		}
 	}
-	// The C library keeps named semaphores there: in the /tmp of the call.
+	// The C library keeps named semaphores there; they go into the /tmp of the call.
 	t.symlinks = append(t.symlinks, [2]string{"/dev/shm", "/tmp"})
 	t.minimize()
 	t.unmasked = max(0, len(masks)-maxMasks)
@@ -92,12 +92,12 @@ func rootTree(py python, masks []string, move bool) tree {
 	return *t
 }
 
-// planMoves gives each private prefix its place inside, by the name that it has and by
-// the one that links lead to.
+// planMoves gives each private prefix a path inside, under its name and under the name
+// after resolving links.
 func (t *tree) planMoves(py python) {
 	for i, prefix := range py.Prefixes {
 		place := movedBase
-		if i >= 2 { // of a virtual environment, unless it has been seen already
+		if i >= 2 { // the prefix of a virtual environment, unless it is known
 			place = movedVenv
 		}
 		for _, p := range []string{prefix, realPath(prefix)} {
@@ -111,10 +111,10 @@ func (t *tree) planMoves(py python) {
 	slices.SortStableFunc(t.moves, func(a, b [2]string) int { return len(b[0]) - len(a[0]) })
 }
 
-// moving reports whether the private places have others inside.
+// moving reports whether private paths have another path inside.
 func (t *tree) moving() bool { return len(t.moves) > 0 }
 
-// moved returns where a path of the machine is seen inside.
+// moved returns the path inside of a path of the machine.
 func (t *tree) moved(path string) string {
 	for _, m := range t.moves {
 		if below(path, m[0]) {
@@ -134,8 +134,8 @@ func realPath(path string) string {
 	return path
 }
 
-// add notes path. A private one, by its name or by where its links lead, is bound as a
-// whole where it is seen inside; the links on the way to a public one are made again.
+// add adds path. A private path, by its name or after resolving links, is bound as a whole
+// at its path inside; for a public path the links on the way are made again.
 func (t *tree) add(path string) {
 	target := realPath(path)
 	if t.moving() && (!below(path, public...) || !below(target, public...)) {
@@ -145,9 +145,9 @@ func (t *tree) add(path string) {
 	t.addLinks(path)
 }
 
-// addLinks notes path, following its symbolic links one component at a time.
+// addLinks adds path and follows its symbolic links one component at a time.
 func (t *tree) addLinks(path string) {
-	for range 32 { // a chain of links is finite; a loop of links is given up
+	for range 32 { // bounds a loop of links
 		link, target, ok := firstLink(path)
 		if !ok {
 			t.binds = append(t.binds, bind{path, path})
@@ -162,9 +162,8 @@ func (t *tree) addLinks(path string) {
 	}
 }
 
-// addLibrary notes the directory of a shared library where that is the machine's or the
-// installation's. Elsewhere it is somebody's folder: only the library is taken, under
-// the names that it has there.
+// addLibrary adds the directory of a shared library if it belongs to the machine or to the
+// installation. From a private folder it adds only the library, under its names there.
 func (t *tree) addLibrary(lib string, py python) {
 	dir := filepath.Dir(lib)
 	if slices.ContainsFunc(py.Paths, func(p string) bool { return below(dir, p, realPath(p)) }) {
@@ -179,7 +178,7 @@ func (t *tree) addLibrary(lib string, py python) {
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
-		return // the library was there a moment ago; an import that needs it will say so
+		return // the library has vanished; an import that needs it will fail
 	}
 	for _, entry := range names {
 		name := filepath.Join(dir, entry.Name())
@@ -190,7 +189,7 @@ func (t *tree) addLibrary(lib string, py python) {
 	}
 }
 
-// loadFrom tells the loader of a directory that has moved.
+// loadFrom adds a moved directory to the search path of the loader.
 func (t *tree) loadFrom(path string) {
 	inside := t.moved(path)
 	if inside == path {
@@ -204,7 +203,7 @@ func (t *tree) loadFrom(path string) {
 	}
 }
 
-// firstLink finds the first component of path that is a symbolic link.
+// firstLink returns the first component of path that is a symbolic link.
 func firstLink(path string) (link, target string, ok bool) {
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
@@ -218,7 +217,7 @@ func firstLink(path string) (link, target string, ok bool) {
 	return "", "", false
 }
 
-// minimize drops what another bind already contains, and duplicates.
+// minimize drops duplicates and paths that another bind contains.
 func (t *tree) minimize() {
 	slices.SortFunc(t.binds, func(a, b bind) int {
 		return strings.Compare(a[1]+"\x00"+a[0], b[1]+"\x00"+b[0])
@@ -238,7 +237,7 @@ func (t *tree) minimize() {
 	})
 }
 
-// targets are the paths inside that are bound.
+// targets returns the bound paths inside.
 func (t *tree) targets() []string {
 	var list []string
 	for _, b := range t.binds {
@@ -247,11 +246,11 @@ func (t *tree) targets() []string {
 	return list
 }
 
-// maxMasks bounds the mounts that hide something: every call gets a copy of each.
+// maxMasks bounds the hiding mounts: every call gets a copy of each.
 const maxMasks = 64
 
-// findMasks lists the dot files among the packages of py, those first that packages do
-// not bring along themselves.
+// findMasks lists the dot files among the packages of py. Dot files that packages usually
+// ship come last.
 func findMasks(py python) []string {
 	var masks []string
 	for _, dir := range py.Packages {
@@ -269,11 +268,10 @@ func findMasks(py python) []string {
 	return masks
 }
 
-// appendDotFiles adds the dot files below a directory of packages: what lies there
-// besides modules, such as .env and .git, is its owner's. Libraries that wheels brought
-// along under .libs stay.
+// appendDotFiles adds the dot files below a directory of packages. Beside modules, files
+// such as .env and .git are private. Libraries of wheels under .libs stay visible.
 func appendDotFiles(masks []string, root string) []string {
-	// What cannot be read here cannot be read by a program either.
+	// A program cannot read a directory that the owner cannot read.
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		name := filepath.Base(path)
 		switch {
@@ -284,7 +282,7 @@ func appendDotFiles(masks []string, root string) []string {
 		case name[0] != '.' || name == ".libs":
 			return nil
 		}
-		if entry.Type()&fs.ModeSymlink == 0 { // a link shows nothing that is not shown anyway
+		if entry.Type()&fs.ModeSymlink == 0 { // a link reveals nothing new
 			masks = append(masks, path)
 		}
 		if entry.IsDir() {
@@ -295,7 +293,7 @@ func appendDotFiles(masks []string, root string) []string {
 	return masks
 }
 
-// inside returns where a bound directory of the machine is seen.
+// inside returns the path inside of a bound directory of the machine.
 func (t *tree) inside(path string) string {
 	for _, b := range t.binds {
 		if below(path, b[0]) {
@@ -305,7 +303,7 @@ func (t *tree) inside(path string) string {
 	return path
 }
 
-// harmless are the dot files that packages bring along themselves, which are hidden last.
+// harmless lists the dot files that packages usually ship; they are hidden last.
 var harmless = []string{".gitignore", ".gitattributes", ".gitkeep", ".keep", ".placeholder", ".npmignore", ".editorconfig", ".coveragerc", ".clang-format"}
 
 // interpreterOf returns the dynamic loader that an executable names.
@@ -314,7 +312,7 @@ func interpreterOf(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer file.Close() //nolint:errcheck // nothing was written through it
+	defer file.Close() //nolint:errcheck // it is only read
 	for _, prog := range file.Progs {
 		if prog.Type != elf.PT_INTERP {
 			continue

@@ -11,34 +11,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// User ids that own nothing on any machine, in ranges of which each jail has one: the
-// kernel counts threads by user id, so two nodes of a machine must not share any.
+// User ids that own nothing on any machine. Each jail uses one range of them: the
+// kernel counts threads by user id, so two nodes of a machine must not share one.
 const (
 	firstUID  = 0x70000000
 	rangeSize = 1 << 16
 	numRanges = 1 << 12
 )
 
-// rangeDir holds a file for each range that is or was claimed on this machine.
+// rangeDir holds a lock file for each range that is or was in use on this machine.
 const rangeDir = "/run/temper-sandbox"
 
-// uids hands out user ids so that no two living programs share one.
+// uids allocates user ids so that no two living programs share one.
 type uids struct {
-	lock *os.File // held while the range is; nil where there is nothing to lock
+	lock *os.File // held as long as the range; nil without a lock file
 
 	mu   sync.Mutex
 	free []uint32
 	next uint32
 }
 
-// claimUIDs takes a range that no other jail of this machine has. Which one is tried
-// first depends on the name of the host, so that containers of one kernel, which do
-// not see each other's locks, begin at different places. Where nothing can be locked,
-// the process id decides.
+// claimUIDs takes a range that no other jail of this machine uses. The name of the host
+// selects the first candidate, so that containers on one kernel, which do not see each
+// other's locks, start at different ranges. If nothing can be locked, the process id
+// selects the range.
 func claimUIDs(dir string) *uids {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "" // all the same
+		host = "" // all hosts start at the same range
 	}
 	sum := fnv.New32a()
 	fmt.Fprint(sum, host)
@@ -74,14 +74,14 @@ func lockRange(dir string, n uint32) (f *os.File, taken bool, err error) {
 	return f, false, nil
 }
 
-// first is the lowest id of the range, which no call gets.
+// first returns the lowest id of the range, which no call gets.
 func (u *uids) first() uint32 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.next &^ (rangeSize - 1)
 }
 
-func (u *uids) take() uint32 {
+func (u *uids) acquire() uint32 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if n := len(u.free); n > 0 {
@@ -93,7 +93,7 @@ func (u *uids) take() uint32 {
 	return u.next
 }
 
-func (u *uids) give(id uint32) {
+func (u *uids) recycle(id uint32) {
 	u.mu.Lock()
 	u.free = append(u.free, id)
 	u.mu.Unlock()

@@ -20,7 +20,7 @@ func TestJailsOfAMachineShareNoUser(t *testing.T) {
 	if a.first() == b.first() {
 		t.Errorf("two jails have the range from %#x", a.first())
 	}
-	if id := a.take(); id <= a.first() || id >= a.first()+rangeSize {
+	if id := a.acquire(); id <= a.first() || id >= a.first()+rangeSize {
 		t.Errorf("user %#x is not of the range from %#x", id, a.first())
 	}
 	if err := a.release(); err != nil {

@@ -20,9 +20,9 @@ import (
 //	                 'C' request + descriptors: start a child
 //	                 'K' send the child of a slot a signal, 'Q' ask for its times
 //	zygote -> owner  'H' and hello as JSON, once, then
-//	                 'X' the child of a slot has ended and nothing of it is left
-//	                 'F' it could not be made
-//	                 'Q' its times
+//	                 'X' the child of a slot and all its processes have ended
+//	                 'F' the child could not be made
+//	                 'Q' the times of the child
 const (
 	opHello  = 'H'
 	opCall   = 'C'
@@ -53,15 +53,15 @@ const (
 	reportSize  = 200 // 56 + 144
 )
 
-// setup is the first packet that a zygote gets.
+// setup is the first packet to a zygote.
 type setup struct {
 	Mode        Mode              `json:"mode"`
 	ModeReason  string            `json:"mode_reason"`
 	Binds       []bind            `json:"binds"`
 	Symlinks    [][2]string       `json:"symlinks"`
 	Masks       []string          `json:"masks"`
-	Again       []string          `json:"again"` // the command to start over with inside; empty to stay
-	Loads       []string          `json:"loads"` // where the loader finds libraries then
+	Again       []string          `json:"again"` // command to exec inside the root; empty to stay
+	Loads       []string          `json:"loads"` // library directories for that command
 	Files       map[string]string `json:"files"`
 	Paths       []string          `json:"paths"`
 	Preload     []string          `json:"preload"`
@@ -80,10 +80,10 @@ type setup struct {
 	Layout      map[string]int    `json:"layout"`
 	Exec        []string          `json:"exec"`
 	Without     []string          `json:"without"`
-	Executables []string          `json:"executables"` // all that a program may execute; nil for nothing, and no process
+	Executables []string          `json:"executables"` // files that a program may execute; nil forbids processes
 }
 
-// hello is what a zygote answers when it is ready.
+// hello is the first packet of a ready zygote.
 type hello struct {
 	Version string   `json:"version"`
 	Layers  []Layer  `json:"layers"`
@@ -116,7 +116,8 @@ func (j *Jail) setup(preload []string, spawn bool) ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// systemCalls are the numbers of what the zygote and its children call by number.
+// systemCalls returns the numbers of the system calls that the zygote and its children make
+// by number.
 func systemCalls() map[string]int {
 	return map[string]int{
 		"capset": unix.SYS_CAPSET, "chdir": unix.SYS_CHDIR, "close_range": unix.SYS_CLOSE_RANGE,
@@ -133,10 +134,10 @@ func systemCalls() map[string]int {
 	}
 }
 
-// rlimits lists the limits that are the same for every call.
+// rlimits lists the limits that every call gets.
 func (j *Jail) rlimits() [][2]int64 {
 	limits := [][2]int64{
-		{unix.RLIMIT_CORE, 1}, // 0 would still start a handler that the machine has for cores
+		{unix.RLIMIT_CORE, 1}, // 0 would still start the machine's core dump handler
 		{unix.RLIMIT_FSIZE, j.cfg.TmpBytes},
 		{unix.RLIMIT_MEMLOCK, 0},
 		{unix.RLIMIT_MSGQUEUE, 0},
@@ -145,14 +146,14 @@ func (j *Jail) rlimits() [][2]int64 {
 	switch {
 	case j.mode == ModeRoot:
 		limits = append(limits, [2]int64{unix.RLIMIT_NPROC, 64})
-	case j.mode == ModeUser: // counted over all calls of the zygote
+	case j.mode == ModeUser: // the kernel counts all calls of the zygote together
 		limits = append(limits, [2]int64{unix.RLIMIT_NPROC, 2048})
 	}
 	return limits
 }
 
-// threads is the limit of a program's threads, 0 for none. Where calls share one
-// count it leaves the zygote room to fork when a program has taken all of it.
+// threads returns the thread limit of a program, 0 for none. If all calls share one user
+// id, the limit leaves the zygote enough to fork after a program has used all of its own.
 func (j *Jail) threads() int {
 	switch j.mode {
 	case ModeRoot:
@@ -169,7 +170,7 @@ type packet [packetSize]byte
 
 func (p *packet) put(at int, v uint64) { binary.NativeEndian.PutUint64(p[at:], v) }
 
-// slotPacket is a request that concerns the child of a slot.
+// slotPacket returns a request about the child of a slot.
 func slotPacket(op byte, slot uint32) *packet {
 	p := new(packet)
 	p.put(0, uint64(op))
@@ -177,7 +178,7 @@ func slotPacket(op byte, slot uint32) *packet {
 	return p
 }
 
-// callPacket asks for a child; cpu is in seconds, memory in bytes.
+// callPacket returns a request for a child; cpu is in seconds, memory in bytes.
 func callPacket(kind, slot, uid uint32, cpu, memory uint64) *packet {
 	p := slotPacket(opCall, slot)
 	p.put(packetUID, uint64(uid))
@@ -189,13 +190,13 @@ func callPacket(kind, slot, uid uint32, cpu, memory uint64) *packet {
 	return p
 }
 
-// report is what the zygote says of the child of a slot.
+// report is a packet of the zygote about the child of a slot.
 type report struct {
 	op    byte
 	slot  uint32
 	value int32
-	fork  time.Duration // when, by the monotonic clock
-	wall  time.Duration // since then
+	fork  time.Duration // time of the fork, by the monotonic clock
+	wall  time.Duration // time since the fork
 	usage []byte
 }
 
@@ -212,13 +213,13 @@ func parseReport(p []byte) (report, error) {
 	}, nil
 }
 
-// exit is what wait4 says of a child.
+// exit is the result of wait4 for a child.
 type exit struct {
 	status unix.WaitStatus
 	wall   time.Duration
 	cpu    time.Duration
 	peak   int64 // bytes
-	oom    death // what is known of a SIGKILL
+	oom    death // cause of a SIGKILL
 }
 
 func (r report) exit() exit {
@@ -230,8 +231,8 @@ func (r report) exit() exit {
 	}
 }
 
-// times is how long a child has run, when it was forked by the monotonic clock, and
-// its process id as the zygote sees it.
+// times holds the run time of a child, the time of its fork by the monotonic clock, and its
+// process id in the zygote's namespace.
 type times struct {
 	wall, cpu, fork time.Duration
 	pid             int
@@ -242,18 +243,18 @@ func (r report) times() times {
 	return times{wall: r.wall, fork: r.fork, pid: int(r.value), cpu: time.Duration(i64(0)*1e9 + i64(8))}
 }
 
-// The memory file of a call: header, fixture, code, compiled preamble, then, from a page of its own,
-// room for the record that the child leaves. The child gives up the pages before the
-// record when the program starts, so the stage is the jail's word and the record the
-// program's.
+// The memory file of a call: header, fixture, code, compiled preamble, and, from a new page,
+// the record that the child writes. The child unmaps the pages before the
+// record when the program starts, so the jail writes the stage and the program may write the
+// record.
 const (
 	headerSize = 24
-	stampAt    = 4 // when the program began; it takes the place of two lengths
+	stampAt    = 4 // when the program began; overwrites two lengths
 	valueMax   = 64 << 10
 	recordHead = 28
 	fieldRoom  = 16<<10 + 64
 	recordRoom = recordHead + valueMax + 64 + 3*fieldRoom
-	// windowSize bounds a memory file; every child has so much address space for it.
+	// windowSize bounds a memory file; every child reserves that much address space.
 	windowSize = 4 << 20
 )
 
@@ -261,12 +262,12 @@ const (
 const (
 	stageForked   = 0
 	stageEntered  = 1 // every layer holds, the program runs
-	stageFinished = 2 // of a kernel: the record is complete
+	stageFinished = 2 // the record of a kernel's cell is complete
 	stageRefused  = 3 // a layer failed; a length and a message follow
-	stageFixture  = 4 // the fixture has not come to its end
+	stageFixture  = 4 // the fixture has not finished
 )
 
-// callFile lays out the memory file in b; room for a record follows at recordAt.
+// callFile writes the content of the memory file into b; the record starts at recordAt.
 func callFile(b []byte, req sandbox.Request, preamble []byte) (content []byte, recordAt int64) {
 	page := os.Getpagesize()
 	recordAt = int64((headerSize + len(req.Fixture) + len(req.Code) + len(preamble) + page - 1) / page * page)
@@ -281,7 +282,7 @@ func callFile(b []byte, req sandbox.Request, preamble []byte) (content []byte, r
 	return append(b, preamble...), recordAt
 }
 
-// record is what the child says of its program.
+// record is the child's report about its program.
 type record struct {
 	code   int
 	line   int
@@ -298,12 +299,12 @@ const (
 	kindFixture = 1 // the fixture failed
 	kindMemory  = 2 // the uncaught exception is a MemoryError
 
-	kindEnded = 256 // a bit: the program came to its end and the record is complete
+	kindEnded = 256 // a bit: the program finished and the record is complete
 )
 
 var errRecord = errors.New("malformed record")
 
-// recordLength is the length that a record claims, at most recordRoom.
+// recordLength returns the length in a record's header, at most recordRoom.
 func recordLength(b []byte) int {
 	sum := uint64(recordHead)
 	for i := range 4 {

@@ -26,8 +26,8 @@ import (
 //go:embed zygote/*.py
 var sources embed.FS
 
-// parts are the files of the zygote in the order in which they are run; they share
-// one namespace.
+// parts lists the files of the zygote in the order of their execution; they share one
+// namespace.
 var parts = [...]string{"base", "root", "compat", "program", "child", "kernel", "warm", "memory", "server"}
 
 // zygoteSource returns the parts, separated by form feeds.
@@ -36,7 +36,7 @@ func zygoteSource() string {
 	for _, name := range parts {
 		text, err := sources.ReadFile("zygote/" + name + ".py")
 		if err != nil {
-			panic(err) // embedded: a missing part is a mistake in parts
+			panic(err) // embedded: only a wrong name in parts can cause this
 		}
 		texts = append(texts, string(text))
 	}
@@ -53,20 +53,20 @@ type zygote struct {
 	ctl   *net.UnixConn
 	hello hello
 	spawn bool  // its programs may start processes
-	base  int64 // address space of the zygote itself, in bytes
+	base  int64 // address space of the zygote alone, in bytes
 	log   *tail
 
-	mu    sync.Mutex
-	calls [maxInFlight]*call // by slot
-	free  [2][]slot          // slots that have been used and are not in use, by kind
-	next  [2]uint32          // how many slots of a kind there have been
-	done  chan struct{}      // closed when the process is gone
-	err   error              // why, valid after done
-	shot  atomic.Bool        // we have killed it
+	mu     sync.Mutex
+	calls  [maxInFlight]*call // by slot
+	free   [2][]slot          // free slots that were used before, by kind
+	next   [2]uint32          // number of slots made so far, by kind
+	done   chan struct{}      // closed when the process is gone
+	err    error              // why it is gone; valid after done
+	killed atomic.Bool        // the owner has killed it
 }
 
-// start launches a zygote with the modules preloaded and waits until it is ready.
-// Programs of one that spawns may start processes.
+// start launches a zygote with the modules preloaded and waits until it is ready. With
+// spawn, its programs may start processes.
 func (j *Jail) start(ctx context.Context, preload []string, spawn bool) (*zygote, error) {
 	setup, err := j.setup(preload, spawn)
 	if err != nil {
@@ -81,13 +81,13 @@ func (j *Jail) start(ctx context.Context, preload []string, spawn bool) (*zygote
 	}
 	z.cmd = j.command(remote, z.log)
 	err = startPlain(z.cmd)
-	// The child has its own copy. With this one open, the end of a child that dies before
-	// its hello would not show: the handshake would wait for its time-out.
+	// The child has a copy. With this one open, the end of a child that dies before
+	// its hello would stay unnoticed until the handshake times out.
 	_ = remote.Close()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s mode: %w", j.mode, err), conn.Close())
 	}
-	// It waits for its setup, so nothing has been forked yet.
+	// It waits for its setup and has not forked yet.
 	err = z.jail.group.add(z.pid())
 	if err == nil {
 		err = z.handshake(ctx, setup)
@@ -107,7 +107,7 @@ func controlPair() (*net.UnixConn, *os.File, error) {
 		return nil, nil, fmt.Errorf("control socket: %w", err)
 	}
 	local, remote := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
-	defer local.Close() //nolint:errcheck // FileConn has made a copy
+	defer local.Close() //nolint:errcheck // FileConn uses a copy
 	conn, err := net.FileConn(local)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("control socket: %w", err), remote.Close())
@@ -115,19 +115,20 @@ func controlPair() (*net.UnixConn, *os.File, error) {
 	return conn.(*net.UnixConn), remote, nil
 }
 
-// bootArgs make an interpreter run the source that is its first argument.
+// bootArgs returns the arguments with which an interpreter runs the source in its first
+// argument.
 func bootArgs() []string {
 	boot := "import sys\nfor part in sys.argv[1].split('\f'): exec(compile(part, '<zygote>', 'exec'))"
 	return []string{"-s", "-S", "-B", "-X", "utf8", "-c", boot}
 }
 
-// command describes the process of a zygote: a scrubbed environment, nothing
-// inherited but the control socket, and fresh namespaces.
+// command describes the process of a zygote: an empty environment, no inherited descriptor
+// except the control socket, and new namespaces.
 func (j *Jail) command(remote *os.File, log *tail) *exec.Cmd {
 	cmd := exec.Command(j.py.Executable, append(bootArgs(), zygoteSource(), j.code.arena)...)
 	cmd.Env = []string{
 		"HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "TZ=UTC", "PATH=/usr/bin:/bin",
-		// Symbols are resolved before the fork, not again in every child.
+		// Resolve symbols before the fork instead of in every child.
 		"PYTHONHASHSEED=0", "LD_BIND_NOW=1", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
 	}
 	cmd.Dir = "/"
@@ -149,8 +150,8 @@ func (j *Jail) command(remote *os.File, log *tail) *exec.Cmd {
 	return cmd
 }
 
-// noRandomLayout is ADDR_NO_RANDOMIZE. Hash tables keyed by identity iterate in
-// the order of addresses, so a fixed layout is part of giving the same answer twice.
+// noRandomLayout is ADDR_NO_RANDOMIZE. Hash tables with identity keys iterate in the order
+// of addresses, so equal answers need a fixed layout.
 const noRandomLayout = 0x0040000
 
 // startPlain starts cmd without address space randomization.
@@ -163,7 +164,7 @@ func startPlain(cmd *exec.Cmd) error {
 	}
 	err := cmd.Start()
 	if errno == 0 {
-		// Cannot fail: the value was this thread's own.
+		// Cannot fail: this restores the thread's previous value.
 		_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, old, 0, 0)
 	}
 	return err
@@ -193,7 +194,7 @@ func (z *zygote) handshake(ctx context.Context, setup []byte) error {
 		return fmt.Errorf("hello: %w", err)
 	}
 	z.base, err = addressSpace(z.cmd.Process.Pid)
-	_ = setOOMScore(z.pid(), oomZygote) // without /proc it stays as it is
+	_ = setOOMScore(z.pid(), oomZygote) // without /proc the score stays unchanged
 	return err
 }
 
@@ -214,7 +215,7 @@ func addressSpace(pid int) (int64, error) {
 // abandon ends a zygote that never became ready.
 func (z *zygote) abandon() {
 	_ = z.cmd.Process.Kill() // it may be gone already
-	_ = z.cmd.Wait()         // its exit status says nothing more
+	_ = z.cmd.Wait()         // its exit status adds nothing
 	close(z.done)
 }
 
@@ -232,13 +233,13 @@ func (z *zygote) serve() {
 		}
 		z.dispatch(r)
 	}
-	_ = z.cmd.Process.Kill() // gone already, or beyond talking to
+	_ = z.cmd.Process.Kill() // it is gone already, or does not respond
 	_ = z.cmd.Wait()         // its ProcessState says how it ended
-	_ = z.ctl.Close()        // nothing is left to say on it
+	_ = z.ctl.Close()        // no packet follows
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.err = fmt.Errorf("%w: %s%s%s", ErrDied, z.cmd.ProcessState, z.cause(), z.log.suffix())
-	close(z.done) // first: who hears of its call must find the zygote gone
+	close(z.done) // first: a caller whose call fails must find the zygote gone
 	for _, c := range z.calls {
 		if c != nil {
 			c.fail(z.err)
@@ -261,7 +262,7 @@ func (z *zygote) dispatch(r report) {
 	}
 	switch r.op {
 	case opTimes:
-		c.tell(r.times())
+		c.replyTimes(r.times())
 	case opFailed:
 		c.fail(forkError(unix.Errno(-r.value)))
 	case opExited:
@@ -269,11 +270,11 @@ func (z *zygote) dispatch(r report) {
 	}
 }
 
-// ErrNoProcess means that the machine, or the bound of all programs together, has no
-// process left for another one. It comes with a sandbox.ErrOverloaded.
+// ErrNoProcess means that the machine, or the bound of all programs together, allows no
+// further process. It comes with a sandbox.ErrOverloaded.
 var ErrNoProcess = errors.New("no process is left")
 
-// forkError is why a child could not be made.
+// forkError returns the error for a child that could not be made.
 func forkError(errno unix.Errno) error {
 	if errno == unix.EAGAIN {
 		return fmt.Errorf("%w: %w", &sandbox.Overloaded{Detail: "programs that run use all processes and threads there may be", RetryAfter: time.Second}, ErrNoProcess)
@@ -281,7 +282,7 @@ func forkError(errno unix.Errno) error {
 	return fmt.Errorf("fork a sandbox child: %w", errno)
 }
 
-// slot is a place for a child. Its memory file is used by one child after the other.
+// slot is a place for a child. One child after the other uses its memory file.
 type slot struct {
 	number uint32
 	memory int
@@ -289,9 +290,10 @@ type slot struct {
 
 func (s slot) close() { _ = unix.Close(s.memory) } // anonymous memory; nothing to lose
 
-// take gives c a slot, until give. Calls count from the first slot, kernels from the last:
-// the fork loop looks for an ended child from the first slot on, and kernels stay for long.
-func (z *zygote) take(c *call) error {
+// acquireSlot gives c a slot, until releaseSlot. Calls use the lowest slots and kernels the
+// highest: the fork loop searches for an ended child from the first slot on, and kernels
+// live long.
+func (z *zygote) acquireSlot(c *call) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.err != nil {
@@ -319,9 +321,9 @@ func (z *zygote) take(c *call) error {
 	return nil
 }
 
-// give takes the slot back; its child is dead or never was. What the child left in
-// memory goes, so that the next one does not see it.
-func (z *zygote) give(c *call) {
+// releaseSlot takes the slot back; its child is dead or was never made. It clears the
+// memory that the child wrote, so that the next child does not see it.
+func (z *zygote) releaseSlot(c *call) {
 	c.mu.Lock()
 	c.sent = false
 	c.mu.Unlock()
@@ -333,7 +335,7 @@ func (z *zygote) give(c *call) {
 		z.free[c.kind] = append(z.free[c.kind], c.slot)
 		return
 	}
-	c.slot.close() // a slot that cannot be cleaned is not used again
+	c.slot.close() // a slot that cannot be cleared is not used again
 }
 
 func (z *zygote) alive() bool {
@@ -348,8 +350,8 @@ func (z *zygote) alive() bool {
 // pid returns the process id of the zygote.
 func (z *zygote) pid() int { return z.cmd.Process.Pid }
 
-// cpu returns the processor time of the zygote and of the calls that it has
-// finished; zero when it is gone. The kernel counts it in ticks of 10 ms.
+// cpu returns the processor time of the zygote and of its finished calls, or zero when it
+// is gone. The kernel counts it in ticks of 10 ms.
 func (z *zygote) cpu() time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", z.pid()))
 	if err != nil {
@@ -361,18 +363,18 @@ func (z *zygote) cpu() time.Duration {
 // userHZ is the unit of /proc times, the same on every machine Go runs on.
 const userHZ = 100
 
-// close kills the zygote with everything it holds and waits for its end.
+// close kills the zygote with all its children and waits for its end.
 func (z *zygote) close() {
 	z.kill()
 	<-z.done
 }
 
 func (z *zygote) kill() {
-	z.shot.Store(true)
-	_ = z.cmd.Process.Kill() // serve sees the end of the socket; it may be gone already
+	z.killed.Store(true)
+	_ = z.cmd.Process.Kill() // serve notices the end of the socket; the process may be gone already
 }
 
-// tail keeps the last words of a zygote and passes them on to the log.
+// tail keeps the last output of a zygote and passes it on to the log.
 type tail struct {
 	logger interface {
 		Warn(msg string, args ...any)

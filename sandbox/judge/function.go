@@ -10,29 +10,29 @@ import (
 	"temper/sandbox"
 )
 
-// Function asks a reward function of the caller's: a program that prints one line of
-// JSON, {"reward": number, "details": object} or {"bad": what is wrong}. What a model
-// wrote is on its standard input.
+// Function is a call of a user's reward function: a program that prints one line of JSON,
+// {"reward": number, "details": object} or {"bad": reason}. It reads the model's output on
+// standard input.
 type Function struct {
-	// ID names the call and is derived from what it is about, so that a retry is the
+	// ID names the call. It depends only on the scored answer, so that a retry is the
 	// same call; Run is the key of fairness.
 	ID, Run string
-	// Program is the code, Fixture what runs before it, Stdin the data.
+	// Program is the code, Fixture the code before it, Stdin the data.
 	Program, Fixture, Stdin string
 	Limits                  sandbox.Limits
 }
 
-// Score is what a reward function returned.
+// Score is the result of a reward function.
 type Score struct {
 	Reward float64
 	// Details are a JSON object; empty for none.
 	Details string
 }
 
-// Failure is a reward function that gave no reward: it raised, ran out of a limit or
-// returned something else. Another attempt fails in the same way.
+// Failure means that a reward function gave no reward: it raised, ran into a limit or
+// returned another type. Another attempt fails in the same way.
 type Failure struct {
-	// Line is the line of the program that is to blame, 0 where none is known.
+	// Line is the failing line of the program, 0 when it is unknown.
 	Line   int
 	Reason string
 }
@@ -43,8 +43,8 @@ func (f *Failure) Error() string { return f.Reason }
 // maxDetails bounds the details of a reward.
 const maxDetails = 4 << 10
 
-// Score runs a reward function. It is idempotent for the ID of the job. Errors:
-// *Failure, sandbox.ErrUnavailable, ctx.Err().
+// Score runs a reward function. It is idempotent for its ID. Errors: *Failure,
+// sandbox.ErrUnavailable, ctx.Err().
 func (j *Judge) Score(ctx context.Context, f Function) (Score, error) {
 	res, err := j.execute(ctx, sandbox.Request{
 		ID: f.ID, Run: f.Run, Code: f.Program, Fixture: f.Fixture, Stdin: f.Stdin, Limits: f.Limits,
@@ -80,7 +80,7 @@ func (j *Judge) Score(ctx context.Context, f Function) (Score, error) {
 	return out, nil
 }
 
-// failureOf says how a program failed.
+// failureOf returns the Failure of a program that did not end well.
 func failureOf(res sandbox.Result) *Failure {
 	f := &Failure{Reason: string(res.Status)}
 	switch {

@@ -1,9 +1,9 @@
-// Package judge asks reward functions of users: programs that run in the sandbox, through
-// the same executor, queue and fairness as the programs of the policy. What a model wrote
+// Package judge runs reward functions of users: programs in the sandbox, with
+// the same executor, queue and fairness as the programs of the policy. The model's output
 // is data on their standard input.
 //
-// Invariant: a score is about the answer alone. Whatever goes wrong beside it is an error,
-// which callers take for "not scored", never for wrong.
+// Invariant: a score depends only on the answer. Any other problem is an error,
+// which callers treat as "not scored", never as wrong.
 package judge
 
 import (
@@ -15,16 +15,16 @@ import (
 	"temper/sandbox"
 )
 
-// Judge asks reward functions over an executor. It is safe for concurrent use.
+// Judge runs reward functions on an executor. It is safe for concurrent use.
 type Judge struct{ exec sandbox.Executor }
 
 // New returns a Judge over exec.
 func New(exec sandbox.Executor) *Judge { return &Judge{exec: exec} }
 
-// overloadWait is the pause where an overloaded executor gives no advice.
+// overloadWait is the pause when an overloaded executor suggests none.
 const overloadWait = time.Second
 
-// execute runs req, again while the executor is overloaded.
+// execute runs req, and retries while the executor is overloaded.
 func (j *Judge) execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	for {
 		res, err := j.exec.Execute(ctx, req)

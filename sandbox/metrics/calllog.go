@@ -9,19 +9,19 @@ import (
 	"temper/sandbox"
 )
 
-// linesPerSecond bounds the log of calls: a node answers thousands in a second.
+// linesPerSecond bounds the log of calls: a node answers thousands of calls a second.
 const linesPerSecond = 50
 
 // callLog writes a line for the first calls of each second.
 type callLog struct {
 	logger  *slog.Logger
 	second  atomic.Int64
-	written atomic.Int64 // within second
-	skipped atomic.Int64 // since the last line
+	written atomic.Int64 // lines written in the current second
+	skipped atomic.Int64 // calls skipped since the last line
 }
 
-// write logs how a call ended. The names that the caller chose are cut: a
-// caller may put anything there.
+// write logs the end of a call. It cuts the names that the caller chose, since they may
+// hold anything.
 func (l *callLog) write(ctx context.Context, req *sandbox.Request, res *sandbox.Result, status string, total time.Duration) {
 	if !l.logger.Enabled(ctx, slog.LevelDebug) {
 		return

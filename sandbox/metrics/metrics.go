@@ -1,9 +1,9 @@
-// Package metrics counts what a sandbox does, for Prometheus and for the log. It
+// Package metrics counts the calls of a sandbox for Prometheus and for the log. It
 // owns the names of the series and the line of the log for one call; it neither
-// runs nor changes a call. Nodes and gateways use the same names where they mean
-// the same.
+// runs nor changes a call. Nodes and gateways use the same names for the same
+// things.
 //
-// Invariant: nothing that a program reads, writes or is made of reaches a series
+// Invariant: no code, input or output of a program reaches a series
 // or the log.
 package metrics
 
@@ -25,7 +25,7 @@ import (
 // Path is where a node and a gateway serve their series.
 const Path = "/metrics"
 
-// Outcomes of a call that has no Result; they share the label with sandbox.Status.
+// Outcomes of a call without a Result; they share the label with sandbox.Status.
 const (
 	statusOverloaded  = "overloaded"
 	statusUnavailable = "unavailable"
@@ -34,7 +34,7 @@ const (
 	statusSessionLost = "session_lost"
 )
 
-// statuses are all values of the label status.
+// statuses returns all values of the label status.
 func statuses() []string {
 	return []string{
 		string(sandbox.StatusOK), string(sandbox.StatusError), string(sandbox.StatusTimeLimit),
@@ -52,21 +52,20 @@ func buckets() []float64 {
 // Recorder holds the series of one process. It is safe for concurrent use.
 type Recorder struct {
 	registry  *prometheus.Registry
-	outcomes  map[string]*outcome // complete when made, only read afterwards
+	outcomes  map[string]*outcome // complete after New, then only read
 	inFlight  prometheus.Gauge
 	truncated map[string]prometheus.Counter
 	calls     callLog
 }
 
-// outcome holds the series of one status, so that a call looks nothing up by labels.
+// outcome holds the series of one status, so that a call needs no lookup by labels.
 type outcome struct {
 	calls                   prometheus.Counter
 	total, queue, wall, cpu prometheus.Observer
 }
 
-// New returns a Recorder that also shows what the sources say whenever it is
-// asked. The logger gets a line for some of the calls when it is enabled for
-// debugging; nil discards.
+// New returns a Recorder that also reads the sources at each scrape. The logger gets a line
+// for some of the calls at debug level; nil discards them.
 func New(sources Sources, logger *slog.Logger) *Recorder {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -124,7 +123,7 @@ func (r *Recorder) Handler() http.Handler {
 	})
 }
 
-// Wrap returns exec with every call recorded.
+// Wrap returns an executor that records every call of exec.
 func Wrap(exec sandbox.Executor, r *Recorder) sandbox.Executor {
 	return &recorded{exec: exec, recorder: r}
 }
@@ -134,8 +133,8 @@ type recorded struct {
 	recorder *Recorder
 }
 
-// Execute implements sandbox.Executor. Calls wait in this frame, and a gateway holds
-// many: the results are named so that it keeps no copy of its own.
+// Execute implements sandbox.Executor. Calls wait in this frame, and a gateway holds many:
+// the named results save a copy on the stack.
 func (e *recorded) Execute(ctx context.Context, req sandbox.Request) (res sandbox.Result, err error) {
 	e.recorder.inFlight.Inc()
 	defer e.recorder.inFlight.Dec()
@@ -185,6 +184,6 @@ func statusOf(res *sandbox.Result, err error) string {
 	}
 }
 
-// truncationMark is what a node puts where it cuts an output. A program that
-// prints it is counted as well, which harms nobody.
+// truncationMark is the text that a node puts where it cuts an output. A program that
+// prints it is counted too, which does no harm.
 const truncationMark = "...(truncated)..."

@@ -10,17 +10,17 @@ import (
 	"temper/sandbox/httpapi"
 )
 
-// Sources are asked whenever the series are; those that are nil show nothing.
-// Each returns at once and is safe for concurrent use.
+// Sources are called at each scrape; nil sources show nothing. Each returns at once and is
+// safe for concurrent use.
 type Sources struct {
 	Load     func() httpapi.Load
 	Zygotes  func() Zygotes
 	Sessions func() Sessions
 	Nodes    func() []Node
 	Router   func() Router
-	// Layers says of each isolation layer whether it holds.
+	// Layers reports for each isolation layer whether it holds.
 	Layers map[string]bool
-	// Build names the program that runs.
+	// Build is the version of the program.
 	Build string
 }
 
@@ -33,7 +33,7 @@ type Zygotes struct {
 // Sessions is the state of the kernels of a node.
 type Sessions struct {
 	Live  int // kernels that hold their variables
-	Known int // sessions that can go on, with or without a kernel
+	Known int // sessions that can continue, with or without a kernel
 }
 
 // Node is a node as its gateway sees it.
@@ -42,7 +42,7 @@ type Node struct {
 	Up       bool
 	Slots    int
 	InFlight int
-	Retries  int64 // attempts that ended without an answer and were made again
+	Retries  int64 // attempts that ended without an answer and were repeated
 	Deaths   int64 // connections to it that broke
 }
 
@@ -50,11 +50,11 @@ type Node struct {
 type Router struct {
 	WaitingByRun map[string]int
 	Overloads    int64 // calls that were not admitted
-	Bytes        int64 // of the calls inside
+	Bytes        int64 // bytes of the calls inside
 	MaxBytes     int64
 }
 
-// series is a metric that a source fills.
+// series is a metric that a source provides.
 type series struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -79,8 +79,8 @@ func (s sink) send(to series, value float64, labels ...string) {
 	s <- m
 }
 
-// snapshot implements prometheus.Collector over the sources. It is an unchecked
-// collector: which series there are depends on the sources.
+// snapshot implements prometheus.Collector over the sources. It is an unchecked collector:
+// the sources decide which series exist.
 type snapshot struct{ sources Sources }
 
 // Describe implements prometheus.Collector.
@@ -145,13 +145,13 @@ func (s sink) router(r Router) {
 // maxRuns bounds the values of the label run.
 const maxRuns = 20
 
-// otherRuns is the label of the runs beyond maxRuns; noRun that of calls without one.
+// otherRuns is the label of the runs beyond maxRuns; noRun labels calls without a run.
 const (
 	otherRuns = "other"
 	noRun     = "none"
 )
 
-// topRuns keeps the runs with most calls waiting and sums up the rest.
+// topRuns keeps the runs with the most waiting calls and adds up the others.
 func topRuns(waiting map[string]int) map[string]int {
 	names := make([]string, 0, len(waiting))
 	for name := range waiting {
@@ -169,12 +169,12 @@ func topRuns(waiting map[string]int) map[string]int {
 		case name == "":
 			name = noRun
 		}
-		top[label(name)] += n // names may become one when they are cut
+		top[label(name)] += n // cut names may become equal
 	}
 	return top
 }
 
-// label makes a name of a caller fit for a label.
+// label makes a caller's name valid as a label.
 func label(name string) string { return strings.ToValidUTF8(cut(name), "?") }
 
 func flag(b bool) float64 {

@@ -8,23 +8,23 @@ import (
 	"temper/sandbox"
 )
 
-// gate counts the calls inside and, once it is shut, lets no more in: one place
+// callGate counts the calls inside and, once it is closed, admits no more: one place
 // decides for every API and every kind of call.
-type gate struct {
+type callGate struct {
 	exec sandbox.Executor
 
 	mu     sync.Mutex
 	shut   bool
 	inside int
-	empty  chan struct{} // closed when the gate is shut and nobody is inside
+	empty  chan struct{} // closed when the gate is closed and no call is inside
 }
 
-func newGate(exec sandbox.Executor) *gate {
-	return &gate{exec: exec, empty: make(chan struct{})}
+func newCallGate(exec sandbox.Executor) *callGate {
+	return &callGate{exec: exec, empty: make(chan struct{})}
 }
 
 // Execute implements sandbox.Executor.
-func (g *gate) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+func (g *callGate) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	if !g.enter() {
 		return sandbox.Result{}, fmt.Errorf("%w: the node is draining", sandbox.ErrUnavailable)
 	}
@@ -32,7 +32,7 @@ func (g *gate) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 	return g.exec.Execute(ctx, req)
 }
 
-func (g *gate) enter() bool {
+func (g *callGate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
@@ -42,7 +42,7 @@ func (g *gate) enter() bool {
 	return true
 }
 
-func (g *gate) leave() {
+func (g *callGate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
@@ -52,7 +52,7 @@ func (g *gate) leave() {
 }
 
 // close refuses calls from now on and returns how many are inside. It is called once.
-func (g *gate) close() int {
+func (g *callGate) close() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = true
@@ -62,8 +62,9 @@ func (g *gate) close() int {
 	return g.inside
 }
 
-// wait returns when the calls inside a closed gate have left, or ctx.Err().
-func (g *gate) wait(ctx context.Context) error {
+// wait waits until the calls inside a closed gate have left. It returns ctx.Err() if ctx
+// ends first.
+func (g *callGate) wait(ctx context.Context) error {
 	select {
 	case <-g.empty:
 		return nil
@@ -72,7 +73,7 @@ func (g *gate) wait(ctx context.Context) error {
 	}
 }
 
-func (g *gate) draining() bool {
+func (g *callGate) draining() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.shut

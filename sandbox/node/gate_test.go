@@ -12,7 +12,7 @@ import (
 )
 
 func TestGateConforms(t *testing.T) {
-	g := newGate(&sandboxtest.Fake{})
+	g := newCallGate(&sandboxtest.Fake{})
 	if _, err := g.Execute(t.Context(), sandbox.Request{ID: "a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestGateConforms(t *testing.T) {
 func TestGateWaitsForThoseInside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
-		g := newGate(&sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
+		g := newCallGate(&sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
 			<-leave
 			return sandbox.Result{Status: sandbox.StatusOK}, nil
 		}})

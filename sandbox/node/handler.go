@@ -12,15 +12,15 @@ import (
 	"temper/sandbox/session"
 )
 
-// Status is what a node says of itself at httpapi.PathStatus; /status is that of
-// Code-Judge.
+// Status is the answer of a node at httpapi.PathStatus. The path /status belongs to the
+// Code-Judge API.
 type Status struct {
 	jail.Report
 	Build    string         `json:"build,omitempty"`
 	Load     httpapi.Load   `json:"load"`
 	Pool     pool.Stats     `json:"pool"`
 	Sessions session.Stats  `json:"sessions"`
-	Limits   sandbox.Limits `json:"limits"` // of calls that state none
+	Limits   sandbox.Limits `json:"limits"` // defaults of calls that state none
 }
 
 func (n *node) status() Status {
@@ -30,13 +30,13 @@ func (n *node) status() Status {
 	}
 }
 
-// load is what streams announce.
+// load returns the load that streams announce.
 func (n *node) load() httpapi.Load {
 	s := n.pool.Stats()
 	return httpapi.Load{Slots: s.Slots, Busy: s.Busy, Waiting: s.Waiting, Queue: s.Queue, Draining: n.gate.draining()}
 }
 
-// sources are what the metrics show besides the calls.
+// sources returns the metrics besides the calls.
 func (n *node) sources() metrics.Sources {
 	layers := map[string]bool{}
 	for _, l := range n.jail.Report().Layers {
@@ -56,7 +56,7 @@ func (n *node) sources() metrics.Sources {
 	}
 }
 
-// handler serves every API of the node. Who may call is the listener's business.
+// handler serves every API of the node. The listener checks the callers.
 func (n *node) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.NewHandler(n.exec, httpapi.Config{

@@ -32,54 +32,54 @@ type Ready struct {
 type Config struct {
 	// Server says where to listen and who may call.
 	Server server.Config
-	// Build names the program in the status and the log.
+	// Build is the version of the program in the status and the log.
 	Build string
 	// Python is the interpreter; python3 from PATH when empty.
 	Python string
 	// Zygotes, Slots and Queue size the pool; see pool.Config.
 	Zygotes, Slots, Queue int
-	// Sessions is the number of kernels that may exist; see session.Config.
+	// Sessions bounds the kernels that exist at a time; see session.Config.
 	Sessions int
 	// Require names the isolation layers without which the node refuses to
 	// start; jail.RequireAll for every one.
 	Require []string
-	// Memory bounds all programs together, in bytes; three quarters of what there
-	// is when zero. It needs the layer cgroup.
+	// Memory bounds all programs together, in bytes; three quarters of the available
+	// memory when zero. It needs the layer cgroup.
 	Memory int64
-	// Subprocess lets calls of the profile subprocess start the interpreter again.
+	// Subprocess lets programs of the profile subprocess start the interpreter.
 	Subprocess bool
 	// Defaults are the limits of calls that state none.
 	Defaults sandbox.Limits
 	// Judge bounds the programs of Code-Judge clients.
 	Judge codejudge.Limits
-	// Budget bounds the bytes that the node itself holds: bodies, answers and the cells
+	// Budget bounds the bytes that the node holds itself: bodies, answers and the cells
 	// of sessions; see budget.New for zero.
 	Budget int64
-	// Drain is how long calls may go on after ctx ends; 10 s when zero.
+	// Drain is how long calls may continue after ctx ends; 10 s when zero.
 	Drain time.Duration
 	// OnReady is called once, when the node takes calls.
 	OnReady func(Ready)
 }
 
-// node is what Serve has started.
+// node holds the parts that Serve has started.
 type node struct {
 	cfg      Config
 	logger   *slog.Logger
 	jail     *jail.Jail
 	pool     *pool.Pool
 	sessions *session.Manager
-	gate     *gate
+	gate     *callGate
 	budget   *budget.Budget
 	metrics  *metrics.Recorder
-	exec     sandbox.Executor // the gate, recorded
+	exec     sandbox.Executor // the gate with metrics
 }
 
 const defaultDrain = 10 * time.Second
 
-// Serve runs a node until ctx ends, then drains it: new calls are refused as
-// unavailable, those inside go on for at most Drain. The error names what could
-// not be used, an address, a file, the interpreter or a required layer, or says
-// that calls were killed at the end.
+// Serve runs a node until ctx ends, then drains it: it refuses new calls as unavailable and
+// lets the calls inside continue for at most Drain. The error names the unusable part (an
+// address, a file, the interpreter or a required layer) or reports that calls were killed
+// at the end.
 func Serve(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	cfg.Server.Logger = logger
 	if cfg.Drain <= 0 {
@@ -106,7 +106,7 @@ func Serve(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	return nil
 }
 
-// start builds the node inside out.
+// start builds the node, inner parts first.
 func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) {
 	sized := pool.Config{Zygotes: cfg.Zygotes, Slots: cfg.Slots, Queue: cfg.Queue, Logger: logger}
 	held := budget.New(cfg.Budget)
@@ -127,13 +127,13 @@ func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) 
 	}
 	n := &node{cfg: cfg, logger: logger, jail: j, pool: p, budget: held}
 	n.sessions = session.New(p, session.OnPool(p), kept)
-	n.gate = newGate(n.sessions)
+	n.gate = newCallGate(n.sessions)
 	n.metrics = metrics.New(n.sources(), logger)
 	n.exec = metrics.Wrap(n.gate, n.metrics)
 	return n, nil
 }
 
-// ready says in the log, and to the owner of the node, that it takes calls.
+// ready reports in the log, and to the owner of the node, that it takes calls.
 func (n *node) ready(s *server.Server) {
 	report, stats, limits := n.jail.Report(), n.pool.Stats(), n.jail.Defaults()
 	on, off := []string{}, []string{}
@@ -160,8 +160,7 @@ func (n *node) drain() {
 	n.logger.Info("draining", "calls_inside", n.gate.close(), "timeout", n.cfg.Drain.String())
 }
 
-// finish lets the calls inside end, then ends everything that could run one,
-// from the outside in.
+// finish waits for the calls inside, then ends all parts, outer parts first.
 func (n *node) finish(ctx context.Context) error {
 	return errors.Join(n.gate.wait(ctx), n.sessions.Close(ctx), n.pool.Close(ctx), n.jail.Close())
 }

@@ -8,10 +8,9 @@ import (
 	"temper/sandbox/jail"
 )
 
-// Do runs f under the admission of the pool, as Execute runs a program: f holds a
-// slot, and gets the interpreter on which a program of req would run now. Unlike a
-// program it is run once: an interpreter that dies under it is its own affair.
-// Errors: those of Execute, and the error of f as it is.
+// Do runs f under the admission of the pool, as Execute runs a program: f holds a slot and
+// gets the interpreter that would run req now. Unlike a program, f runs only once, even if
+// the interpreter dies. It returns the errors of Execute, and the error of f unchanged.
 func (p *Pool) Do(ctx context.Context, req sandbox.Request, f func(ctx context.Context, in Interpreter) error) error {
 	if !p.enter() {
 		return fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
@@ -29,15 +28,15 @@ func (p *Pool) Do(ctx context.Context, req sandbox.Request, f func(ctx context.C
 	}
 	w, in = p.spread(w, in)
 	defer p.release(w)
-	if err := f(jail.OnDemand(ctx, pl.note), in); err != nil {
+	if err := f(jail.OnDemand(ctx, pl.observe), in); err != nil {
 		return err
 	}
 	p.done.Add(1)
 	return nil
 }
 
-// spread moves a pick to the next of the equally idle interpreters, so that what f
-// leaves behind does not gather on the first.
+// spread moves a pick to the next of the equally busy interpreters, so that the kernels
+// which f starts do not gather on the first one.
 func (p *Pool) spread(w *worker, in Interpreter) (*worker, Interpreter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

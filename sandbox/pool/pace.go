@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Bounds of the advice to a caller that was not let in.
+// Bounds of the retry time that a refused caller gets.
 const (
-	minAdvice  = 50 * time.Millisecond
-	idleAdvice = time.Second // while the pace is not known
-	maxAdvice  = 5 * time.Second
-	recent     = 8 * time.Second // what ended longer ago says nothing about now
+	minRetryAfter  = 50 * time.Millisecond
+	idleRetryAfter = time.Second // while the pace is unknown
+	maxRetryAfter  = 5 * time.Second
+	recent         = 8 * time.Second // older ends do not count
 )
 
-// pace remembers when slots became free.
+// pace records when slots became free.
 type pace struct {
 	mu    sync.Mutex
-	ended [64]time.Time // a ring
-	n     int           // of all; the newest is at (n-1) % len(ended)
+	ended [64]time.Time // ring buffer
+	n     int           // number of all ends; the newest is at (n-1) % len(ended)
 }
 
 func (p *pace) add(now time.Time) {
@@ -27,10 +27,9 @@ func (p *pace) add(now time.Time) {
 	p.n++
 }
 
-// advice is the time in which an eighth of a full queue drains at the recent pace.
-// That is long enough for room for more than one caller, and short enough that slots
-// do not run dry.
-func (p *pace) advice(now time.Time, queue int) time.Duration {
+// retryAfter returns the time in which an eighth of a full queue drains at the recent pace:
+// long enough to make room for several callers, short enough that slots do not stay empty.
+func (p *pace) retryAfter(now time.Time, queue int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known, span := 0, time.Duration(0)
@@ -42,8 +41,8 @@ func (p *pace) advice(now time.Time, queue int) time.Duration {
 		known, span = known+1, age
 	}
 	if known < 2 {
-		return idleAdvice
+		return idleRetryAfter
 	}
 	eighth := time.Duration(float64(span) / float64(known) * max(float64(queue)/8, 1))
-	return min(max(eighth, minAdvice), maxAdvice)
+	return min(max(eighth, minRetryAfter), maxRetryAfter)
 }

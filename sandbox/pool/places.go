@@ -14,42 +14,42 @@ import (
 // longAfter is the processor time after which a program counts as long.
 const longAfter = 250 * time.Millisecond
 
-// places decides which calls may run. There are two bounds: slots for all programs
-// that run, and a smaller one for those that compute. A program counts as computing
-// from its start, for as long as it wants a core; one that sleeps does not. So what
-// computes is begun a few at a time and soon over, and sleepers block nobody. Half of
-// what may compute is kept for programs that have not computed for long yet: a program
-// that becomes long when as many are stops until one of these has ended or sleeps.
+// places decides which calls may run. There are two bounds: slots for all running programs,
+// and a smaller bound for computing ones. A program counts as computing from its start, as
+// long as it wants a core; a sleeping program does not. So computing programs start a few
+// at a time and finish soon, and sleeping programs block no other. Half of the bound is
+// kept for programs that have not computed for long: a program that becomes long while that
+// many long programs compute is paused until one of them ends or sleeps.
 type places struct {
-	slots, most, cores, room int // most programs compute, room calls wait
+	slots, most, cores, room int // bounds: most for computing programs, room for waiting calls
 
 	mu        sync.Mutex
 	inside    int // calls that have a slot
 	computing int
-	long      int       // of these
-	starved   int       // calls that run again because they starved
-	waiting   []*waiter // the first to come is the first
-	again     []*waiter // have a slot, and want to compute among few; before the others
-	stopped   []*place  // long programs that wait to go on
+	long      int       // computing programs that are long
+	starved   int       // repeated calls that starved before
+	waiting   []*waiter // in order of arrival
+	again     []*waiter // hold a slot and wait to compute with fewer others; served first
+	stopped   []*place  // paused long programs
 }
 
-// waiter is a call that waits for its place.
+// waiter is a call that waits for a place.
 type waiter struct{ granted chan struct{} }
 
-// place is that of one call, from admit to free.
+// place is the place of one call, from admit to free.
 type place struct {
 	of    *places
-	cells bool // it is for cells, which cannot be stopped
+	cells bool // it is for cells, which cannot be paused
 
 	starved  bool
-	computes bool          // this and the next are guarded by of.mu
+	computes bool          // this and the fields below are guarded by of.mu
 	long     bool          //
-	goOn     chan struct{} // not nil while its program is stopped
+	resume   chan struct{} // not nil while its program is paused; closed to resume it
 }
 
-// admit takes a place, waiting in the bounded queue when there is none; advice says
-// when a caller may come back that is refused.
-func (p *places) admit(ctx context.Context, advice func() time.Duration) (*place, error) {
+// admit takes a place, and waits in the bounded queue when there is none. retryAfter
+// returns the time after which a refused caller may return.
+func (p *places) admit(ctx context.Context, retryAfter func() time.Duration) (*place, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (p *places) admit(ctx context.Context, advice func() time.Duration) (*place
 		inside := p.inside
 		p.mu.Unlock()
 		return nil, &sandbox.Overloaded{
-			Detail: fmt.Sprintf("%d programs run and %d wait", inside, p.room), RetryAfter: advice(),
+			Detail: fmt.Sprintf("%d programs run and %d wait", inside, p.room), RetryAfter: retryAfter(),
 		}
 	}
 	w := &waiter{granted: make(chan struct{})}
@@ -81,7 +81,8 @@ func (p *places) admit(ctx context.Context, advice func() time.Duration) (*place
 	return pl, nil
 }
 
-// await returns when w has its place; false when ctx ends first and it never gets one.
+// await waits until w has its place. It returns false when ctx ends first, and then w never
+// gets one.
 func (p *places) await(ctx context.Context, list *[]*waiter, w *waiter) bool {
 	select {
 	case <-w.granted:
@@ -95,34 +96,35 @@ func (p *places) await(ctx context.Context, list *[]*waiter, w *waiter) bool {
 		return true // granted meanwhile
 	}
 	*list = slices.Delete(*list, at, at+1)
-	p.grant() // those behind it may have waited for it alone
+	p.grant() // the calls behind it may have waited only for it
 	return false
 }
 
-// open reports whether one more may begin; mu is held.
+// open reports whether another call may begin; mu is held.
 func (p *places) open() bool {
 	half := p.most / 2
-	return p.inside < p.slots && p.computing-min(p.long, half) < p.most-half && p.quiet()
+	return p.inside < p.slots && p.computing-min(p.long, half) < p.most-half && p.besideStarved()
 }
 
-// quiet reports whether one more may compute beside those that starved before; mu is held.
-func (p *places) quiet() bool { return p.starved == 0 || p.computing < p.cores }
+// besideStarved reports whether another program may compute beside the repeated calls that
+// starved; mu is held.
+func (p *places) besideStarved() bool { return p.starved == 0 || p.computing < p.cores }
 
-// grant lets in who can come in; mu is held.
+// grant admits the calls that may now run; mu is held.
 func (p *places) grant() {
 	for len(p.again) > 0 {
 		if p.computing >= p.cores {
-			return // soon, since nothing else begins
+			return // a core becomes free soon, since nothing else begins
 		}
 		p.computing++
 		p.starved++
 		close(p.again[0].granted)
 		p.again = slices.Delete(p.again, 0, 1)
 	}
-	for len(p.stopped) > 0 && p.long < p.most/2 && p.quiet() {
+	for len(p.stopped) > 0 && p.long < p.most/2 && p.besideStarved() {
 		pl := p.stopped[0]
-		close(pl.goOn)
-		p.unstop(pl)
+		close(pl.resume)
+		p.removeStopped(pl)
 		pl.computes = true
 		p.count(pl, 1)
 	}
@@ -134,14 +136,14 @@ func (p *places) grant() {
 	}
 }
 
-// note says what the program of the place wants and has used. One that wakes up is
-// counted even where that is one too many: it runs already. One that becomes long where
-// that is one too many has to stop until the channel is closed.
-func (pl *place) note(d jail.Demand) (goOn <-chan struct{}) {
+// observe records the demand of the place's program. A program that wakes up counts even
+// above the bound, since it already runs. A program that becomes long above the bound has
+// to pause until the returned channel is closed.
+func (pl *place) observe(d jail.Demand) (resume <-chan struct{}) {
 	p := pl.of
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.unstop(pl) // what was stopped is no more
+	p.removeStopped(pl) // a pause of the place has ended
 	long := d.Used >= longAfter
 	if d.Core == pl.computes && long == pl.long {
 		return nil
@@ -149,24 +151,24 @@ func (pl *place) note(d jail.Demand) (goOn <-chan struct{}) {
 	p.count(pl, -1)
 	defer p.grant()
 	if d.Core && long && !pl.long && !pl.cells && p.long >= p.most/2 {
-		pl.computes, pl.long, pl.goOn = false, true, make(chan struct{})
+		pl.computes, pl.long, pl.resume = false, true, make(chan struct{})
 		p.stopped = append(p.stopped, pl)
-		return pl.goOn
+		return pl.resume
 	}
 	pl.computes, pl.long = d.Core, long
 	p.count(pl, 1)
 	return nil
 }
 
-// unstop takes a place out of those whose programs are stopped; mu is held.
-func (p *places) unstop(pl *place) {
-	if pl.goOn != nil {
-		pl.goOn = nil
+// removeStopped removes a place from the paused ones; mu is held.
+func (p *places) removeStopped(pl *place) {
+	if pl.resume != nil {
+		pl.resume = nil
 		p.stopped = slices.DeleteFunc(p.stopped, func(other *place) bool { return other == pl })
 	}
 }
 
-// count adds or removes what a place stands for; mu is held.
+// count adds or removes the program of a place in the counters; mu is held.
 func (p *places) count(pl *place, n int) {
 	if !pl.computes {
 		return
@@ -177,10 +179,11 @@ func (p *places) count(pl *place, n int) {
 	}
 }
 
-// amongFew waits until fewer programs compute than there are cores. Nothing else begins
-// meanwhile, and until the place is free no more than there are cores.
-func (pl *place) amongFew(ctx context.Context) error {
-	pl.note(jail.Demand{})
+// waitForFewer waits until fewer programs compute than there are cores. No other call
+// begins meanwhile, and until the place is free at most as many programs compute as there
+// are cores.
+func (pl *place) waitForFewer(ctx context.Context) error {
+	pl.observe(jail.Demand{})
 	p := pl.of
 	w := &waiter{granted: make(chan struct{})}
 	p.mu.Lock()
@@ -191,14 +194,14 @@ func (pl *place) amongFew(ctx context.Context) error {
 		return ctx.Err()
 	}
 	p.mu.Lock()
-	pl.computes, pl.starved = true, true // as grant has counted
+	pl.computes, pl.starved = true, true // grant has already counted it
 	p.mu.Unlock()
 	return ctx.Err()
 }
 
-// free gives the place back.
+// free releases the place.
 func (pl *place) free() {
-	pl.note(jail.Demand{})
+	pl.observe(jail.Demand{})
 	p := pl.of
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -87,9 +87,9 @@ func TestSleepersBlockNobody(t *testing.T) {
 				return sandbox.Result{Status: sandbox.StatusOK}, nil
 			}
 			time.Sleep(20 * time.Millisecond)
-			jail.TellDemand(ctx, jail.Demand{Core: false})
+			jail.ReportDemand(ctx, jail.Demand{Core: false})
 			time.Sleep(9 * time.Second)
-			jail.TellDemand(ctx, jail.Demand{Core: true})
+			jail.ReportDemand(ctx, jail.Demand{Core: true})
 			time.Sleep(time.Second)
 			return sandbox.Result{Status: sandbox.StatusOK}, nil
 		}}
@@ -126,9 +126,9 @@ func TestLongProgramsDoNotKeepShortOnesOut(t *testing.T) {
 		f := &fakes{behave: func(ctx context.Context, in *fake, req sandbox.Request) (sandbox.Result, error) {
 			if req.Code == "long" {
 				time.Sleep(300 * time.Millisecond)
-				if goOn := jail.TellDemand(ctx, jail.Demand{Core: true, Used: 250 * time.Millisecond}); goOn != nil {
+				if resume := jail.ReportDemand(ctx, jail.Demand{Core: true, Used: 250 * time.Millisecond}); resume != nil {
 					select {
-					case <-goOn:
+					case <-resume:
 					case <-ctx.Done():
 						return sandbox.Result{}, ctx.Err()
 					}

@@ -1,6 +1,6 @@
 // Package pool keeps warm interpreters ready and gives each call a slot on one
 // of them. It owns admission, the bounded queue, restarts, the repetition of
-// calls that an interpreter took down with it, and the drain at the end; how a
+// calls whose interpreter died, and the drain at the end; how a
 // program is isolated belongs to package jail.
 //
 // Invariant: every call gets exactly one answer, a Result or an error, and a
@@ -21,10 +21,10 @@ import (
 	"temper/sandbox/jail"
 )
 
-// Interpreter runs programs until it dies; *jail.Interpreter is one.
+// Interpreter runs programs until it dies; *jail.Interpreter implements it.
 type Interpreter interface {
-	// Run answers with jail.ErrDied when the interpreter ended first, and with
-	// jail.ErrStarved when the program was not given the time to reach its limits.
+	// Run returns jail.ErrDied when the interpreter ended first, and
+	// jail.ErrStarved when the program did not get the time to reach its limits.
 	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
 	// Done is closed when the interpreter is gone.
 	Done() <-chan struct{}
@@ -32,7 +32,7 @@ type Interpreter interface {
 	Close()
 }
 
-// Start makes an interpreter that is ready.
+// Start makes a ready interpreter.
 type Start func(ctx context.Context) (Interpreter, error)
 
 // FromJail adapts a jail to Start.
@@ -48,19 +48,19 @@ func FromJail(j *jail.Jail) Start {
 
 // Config sizes a pool. Zero fields take the stated defaults.
 type Config struct {
-	Zygotes   int // interpreters; the number of cores
-	Slots     int // programs at once; 32 for each zygote, so that sleepers block nobody
-	Computing int // of these, programs that want a core; 6 for each core
+	Zygotes   int // interpreters; one for each core
+	Slots     int // programs at once; 32 for each zygote, so that sleeping ones do not block others
+	Computing int // programs at once that want a core; 6 for each core
 	Queue     int // calls that may wait for a slot; 16 for each slot
 	Logger    *slog.Logger
 }
 
-// perCore is how many programs may want a core for each that there is. One waits while
-// another is forked or reports, and a long one does not keep short ones out; on the
-// other side, each of them has to have its time within its limits.
+// perCore is how many programs may want each core. While one is forked or reports, another
+// can compute, and a long program does not block short ones; but each of them has to get
+// enough time within its limits.
 const perCore = 6
 
-// Running is how many programs may run at a time.
+// Running returns how many programs may run at a time.
 func (c Config) Running() int { return c.withDefaults().Slots }
 
 func (c Config) withDefaults() Config {
@@ -88,23 +88,23 @@ type Pool struct {
 	start Start
 
 	places  places
-	pace    pace // of the slots that become free
+	pace    pace // of slots that become free
 	done    atomic.Int64
 	deaths  atomic.Int64
 	starved atomic.Int64
 
 	mu      sync.Mutex
 	workers []*worker
-	turn    int           // where Do looks first
-	changed chan struct{} // closed and replaced when a worker comes up
+	turn    int           // where spread starts to search
+	changed chan struct{} // closed and replaced when an interpreter comes up
 	closing chan struct{}
 	closed  bool
 	calls   sync.WaitGroup
 
-	life   context.Context    // of the interpreters
-	stop   context.CancelFunc // ends it
-	owners sync.WaitGroup
-	ward   ward
+	life       context.Context    // life of the interpreters
+	stop       context.CancelFunc // ends life
+	owners     sync.WaitGroup
+	quarantine quarantine
 }
 
 var _ sandbox.Executor = (*Pool)(nil)
@@ -133,11 +133,11 @@ func New(ctx context.Context, cfg Config, start Start) (*Pool, error) {
 		return nil, err
 	}
 	p.life, p.stop = context.WithCancel(context.WithoutCancel(ctx))
-	p.ward = ward{life: p.life, start: start, room: wardRoom * cfg.Zygotes, freed: make(chan struct{})}
+	p.quarantine = quarantine{life: p.life, start: start, room: quarantineRatio * cfg.Zygotes, freed: make(chan struct{})}
 	for _, in := range first {
 		w := &worker{interpreter: in}
 		p.workers = append(p.workers, w)
-		p.owners.Go(func() { p.keep(p.life, w, in) })
+		p.owners.Go(func() { p.maintain(p.life, w, in) })
 	}
 	return p, nil
 }
@@ -155,7 +155,7 @@ func (p *Pool) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 	}
 	defer p.free(pl)
 	queued := time.Since(arrived)
-	res, err := p.run(jail.OnDemand(ctx, pl.note), req, pl)
+	res, err := p.run(jail.OnDemand(ctx, pl.observe), req, pl)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -166,7 +166,7 @@ func (p *Pool) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 
 // admit takes a place for a call.
 func (p *Pool) admit(ctx context.Context) (*place, error) {
-	return p.places.admit(ctx, func() time.Duration { return p.pace.advice(time.Now(), p.cfg.Queue) })
+	return p.places.admit(ctx, func() time.Duration { return p.pace.retryAfter(time.Now(), p.cfg.Queue) })
 }
 
 func (p *Pool) free(pl *place) {
@@ -174,7 +174,7 @@ func (p *Pool) free(pl *place) {
 	pl.free()
 }
 
-// enter counts a call in unless the pool is closing.
+// enter counts a call unless the pool is closing.
 func (p *Pool) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,9 +194,9 @@ func (p *Pool) isClosing() bool {
 	}
 }
 
-// Close refuses new calls, lets those inside finish until ctx ends, kills the
-// rest, and returns when every interpreter is gone. The error is ctx.Err() when
-// calls had to be killed.
+// Close refuses new calls, waits for the calls inside until ctx ends, kills the remaining
+// ones, and returns when every interpreter has ended. It returns ctx.Err() if it had to
+// kill calls.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	already := p.closed
@@ -217,11 +217,11 @@ type Stats struct {
 	Zygotes  int   `json:"zygotes"` // alive
 	Slots    int   `json:"slots"`
 	Busy     int   `json:"busy"`
-	Queue    int   `json:"queue"` // room for waiting calls
+	Queue    int   `json:"queue"` // largest number of waiting calls
 	Waiting  int   `json:"waiting"`
 	Executed int64 `json:"executed"`
 	Deaths   int64 `json:"deaths"`  // interpreters that died
-	Starved  int64 `json:"starved"` // calls made again since others had the cores
+	Starved  int64 `json:"starved"` // calls repeated because they had starved
 }
 
 // Stats returns a snapshot.

@@ -10,25 +10,25 @@ import (
 	"temper/sandbox/jail"
 )
 
-// A call that sees interpreters die may be to blame, or only have been there. After
-// suspicious deaths it runs beside at most together-1 other suspects on an interpreter
-// that no other call has, and when that dies too, on one for itself. One that ends so
-// many of these is to blame.
+// A call whose interpreter dies may be the cause or only a victim. After deathsToSuspect
+// deaths it shares an interpreter with at most suspectsTogether-1 other suspects and no
+// other call, and if that one dies too, it gets one for itself. After deathsToBlame deaths
+// of such an interpreter the call is the cause.
 const (
-	suspicious = 2
-	together   = 8
-	convincing = 2
-	wardRoom   = 4 // interpreters of suspects for each ordinary one
+	deathsToSuspect  = 2
+	suspectsTogether = 8
+	deathsToBlame    = 2
+	quarantineRatio  = 4 // interpreters for suspects per ordinary interpreter
 )
 
-// wardWait is how long a suspect waits for an interpreter, in all. Then the call fails
-// as unavailable: it may not be to blame.
-const wardWait = 30 * time.Second
+// quarantineWait is how long a suspect waits for interpreters in total. Then the call fails
+// as unavailable, since it may not be the cause.
+const quarantineWait = 30 * time.Second
 
-// run executes req on an interpreter, again when that one dies under it.
+// run executes req on an interpreter, and repeats it when the interpreter dies.
 func (p *Pool) run(ctx context.Context, req sandbox.Request, pl *place) (sandbox.Result, error) {
 	starved := false
-	for deaths := 0; deaths < suspicious; {
+	for deaths := 0; deaths < deathsToSuspect; {
 		w, in, err := p.pick(ctx)
 		if err != nil {
 			return sandbox.Result{}, err
@@ -39,10 +39,10 @@ func (p *Pool) run(ctx context.Context, req sandbox.Request, pl *place) (sandbox
 		case err == nil:
 			return res, nil
 		case errors.Is(err, jail.ErrStarved) && !starved && ctx.Err() == nil && !p.isClosing():
-			// A program leaves nothing behind, so it can run again, now beside few.
+			// A program leaves no state, so it can run again, now beside fewer others.
 			starved = true
 			p.starved.Add(1)
-			if err := pl.amongFew(ctx); err != nil {
+			if err := pl.waitForFewer(ctx); err != nil {
 				return sandbox.Result{}, err
 			}
 			continue
@@ -55,8 +55,7 @@ func (p *Pool) run(ctx context.Context, req sandbox.Request, pl *place) (sandbox
 	return p.suspect(ctx, req, pl)
 }
 
-// final turns an error of Run into the answer of the call, or nil when the call
-// is to be repeated.
+// final turns an error of Run into the error of the call, or nil to repeat the call.
 func (p *Pool) final(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -72,25 +71,25 @@ func (p *Pool) final(ctx context.Context, err error) error {
 	}
 }
 
-// suspect runs a call during which interpreters died where it can harm few, and then
-// nobody.
+// suspect runs a call during which interpreters died where it can harm only other suspects,
+// and then alone.
 func (p *Pool) suspect(ctx context.Context, req sandbox.Request, pl *place) (sandbox.Result, error) {
-	patience := time.NewTimer(wardWait)
+	patience := time.NewTimer(quarantineWait)
 	defer patience.Stop()
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(p.life, cancel) //nolint:contextcheck // the life of the pool is no caller's, and ends these interpreters
+	stop := context.AfterFunc(p.life, cancel) //nolint:contextcheck // the end of the pool also ends these interpreters
 	defer stop()
 	alone := false
-	for deaths := 0; deaths < convincing; {
-		pl.note(jail.Demand{}) // while it waits
-		c, err := p.ward.enter(life, patience.C, alone)
-		pl.note(jail.Demand{Core: true})
+	for deaths := 0; deaths < deathsToBlame; {
+		pl.observe(jail.Demand{}) // it does not compute while it waits
+		c, err := p.quarantine.enter(life, patience.C, alone)
+		pl.observe(jail.Demand{Core: true})
 		if err != nil {
 			return sandbox.Result{}, p.final(ctx, err)
 		}
 		res, err := c.in.Run(life, req)
-		p.ward.leave(c)
+		p.quarantine.leave(c)
 		if err == nil {
 			return res, nil
 		}

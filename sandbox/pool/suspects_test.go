@@ -119,7 +119,7 @@ func TestWaitOfASuspectIsBounded(t *testing.T) {
 	})
 }
 
-// TestARoomInASharedCellIsSeen: 32 suspects fill the ward, and one of each 8 ends soon. Those
+// TestARoomInASharedCellIsSeen: 32 suspects fill the quarantine, and one of each 8 ends soon. Those
 // that wait for room come in then, not when all of such 8 have ended.
 func TestARoomInASharedCellIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,14 +8,14 @@ import (
 	"temper/sandbox"
 )
 
-// worker is the place of one interpreter; guarded by Pool.mu.
+// worker holds one ordinary interpreter; guarded by Pool.mu.
 type worker struct {
 	interpreter Interpreter // nil while it is down
 	inFlight    int
 }
 
-// alive is also false for an interpreter that has died but that keep has not replaced
-// yet, so that a call does not meet the same death twice.
+// alive reports whether the interpreter lives. It is false as soon as the interpreter dies,
+// even before maintain replaces it, so that a call does not see the same death twice.
 func (w *worker) alive() bool {
 	if w.interpreter == nil {
 		return false
@@ -69,15 +69,15 @@ func (p *Pool) release(w *worker) {
 	p.mu.Unlock()
 }
 
-// Back-off between restarts of an interpreter; one that lived for healthy starts anew.
+// Back-off between restarts of an interpreter; it resets when one has lived for healthy.
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 5 * time.Second
 	healthy      = 10 * time.Second
 )
 
-// keep replaces the interpreter of w whenever it dies, until life ends.
-func (p *Pool) keep(life context.Context, w *worker, in Interpreter) {
+// maintain replaces the interpreter of w whenever it dies, until life ends.
+func (p *Pool) maintain(life context.Context, w *worker, in Interpreter) {
 	backoff := firstBackoff
 	for {
 		born := time.Now()
@@ -89,7 +89,7 @@ func (p *Pool) keep(life context.Context, w *worker, in Interpreter) {
 			return
 		}
 		p.set(w, nil)
-		p.owners.Go(in.Close) // it may hold more than what died
+		p.owners.Go(in.Close) // it may hold other processes that still live
 		p.deaths.Add(1)
 		if time.Since(born) > healthy {
 			backoff = firstBackoff

@@ -1,5 +1,5 @@
 // Package sandboxtest holds a fake executor and the conformance suite of the
-// sandbox port. It owns what every Executor promises; it never runs a program itself.
+// sandbox port. It owns the contract of every Executor; it never runs a program itself.
 //
 // Invariant: the fake answers the same request with the same result.
 package sandboxtest
@@ -43,7 +43,7 @@ func (f *Fake) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 	return res, nil
 }
 
-// Requests returns what was executed so far, in order of arrival.
+// Requests returns the executed requests in order of arrival.
 func (f *Fake) Requests() []sandbox.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 	"temper/sandbox"
 )
 
-// RunSessions checks what every executor with sessions promises, beside what Run
-// checks. The executor that open returns is used by one subtest after the other.
+// RunSessions checks the contract of every executor with sessions, beside Run. The subtests
+// use the executor that open returns one after the other.
 func RunSessions(t *testing.T, open func(t *testing.T) sandbox.Executor) {
 	t.Helper()
 	exec := open(t)
 	t.Run("session: a first cell is answered as a call", func(t *testing.T) {
 		runCases(t, exec, func(name string, req *sandbox.Request) bool {
-			req.Session, req.History = t.Name()+name, []string{} // which begins it
+			req.Session, req.History = t.Name()+name, []string{} // an empty history begins the session
 			// A notebook does not wait for threads; without its fixture nothing is run.
 			return name != "threads are joined" && name != "fixture that fails is refused"
 		})
@@ -69,7 +69,7 @@ func (s step) play(t *testing.T, exec sandbox.Executor, session string, i int) {
 		want = sandbox.StatusOK
 	}
 	if want == sandbox.StatusOutputLimit {
-		got.Stdout = "" // what was kept of a flood
+		got.Stdout = "" // the kept part of a flood
 	}
 	if got.ID != req.ID || got.Status != want || got.Stdout != s.stdout || got.Value != s.value {
 		t.Errorf("cell %d %q: got %+v, want %s, output %q, value %q", i, s.code, got, want, s.stdout, s.value)
@@ -166,7 +166,7 @@ func scripts() []script {
 	}
 }
 
-// apart asserts that a session is reached by its own run and name only.
+// apart asserts that a session is reached only by its run and name.
 func apart(t *testing.T, exec sandbox.Executor) {
 	type place struct{ run, session string }
 	places := []place{{"", "s"}, {"a", "s"}, {"b", "s"}, {"a", "t"}, {"a/s", ""}, {"a", "s/t"}, {"a/s", "t"}}
@@ -188,7 +188,7 @@ func apart(t *testing.T, exec sandbox.Executor) {
 	for i, p := range places {
 		want := fmt.Sprintf("(%d, '%d')", i, i)
 		if p.session == "" {
-			continue // no session at all: nothing is kept
+			continue // without a session nothing is kept
 		}
 		if res := call(p, "x, open('/tmp/x').read()"); res.Value != want {
 			t.Errorf("%+v: got %+v, want %s", p, res, want)
@@ -226,7 +226,8 @@ func abandoned(t *testing.T, exec sandbox.Executor) {
 	step{code: "x", value: "1"}.play(t, exec, t.Name(), 1)
 }
 
-// branched asserts that a branch begins as its parent and shares nothing with it.
+// branched asserts that a branch starts in the state of its parent and shares nothing with
+// it.
 func branched(t *testing.T, exec sandbox.Executor) {
 	cell := func(session, parent, code string) sandbox.Result {
 		t.Helper()
@@ -251,7 +252,7 @@ func branched(t *testing.T, exec sandbox.Executor) {
 	if res := cell("c", "p", "import os\nx, os.listdir('/tmp')"); res.Value != "([1, 2, 'p'], ['p'])" {
 		t.Errorf("a branch of a session with a file: %+v", res)
 	}
-	cell("a", "", "import os\nos._exit(1)") // and its kernel is rebuilt
+	cell("a", "", "import os\nos._exit(1)") // the next cell rebuilds its kernel
 	for name, want := range map[string]string{"a": "[1, 2, 'a']", "b": "[1, 2, 'b']", "p": "[1, 2, 'p']"} {
 		if res := cell(name, "", "x"); res.Value != want {
 			t.Errorf("session %s: got %+v, want %s", name, res, want)
@@ -262,7 +263,7 @@ func branched(t *testing.T, exec sandbox.Executor) {
 	}
 }
 
-// lost asserts what a caller hears of a session that is not what it expects.
+// lost asserts the errors for a session in an unexpected state.
 func lost(t *testing.T, exec sandbox.Executor) {
 	call := func(code, parent string, cells int) (sandbox.Result, error) {
 		req := sandbox.Request{ID: fmt.Sprint(t.Name(), code, cells), Session: t.Name(), Code: code, BranchOf: parent}

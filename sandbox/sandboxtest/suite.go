@@ -13,8 +13,8 @@ import (
 	"temper/sandbox"
 )
 
-// Run checks what every executor of real programs promises. The executor that
-// open returns is used by one subtest after the other and may be shared.
+// Run checks the contract of every executor of real programs. The subtests use the executor
+// that open returns one after the other; it may be shared.
 func Run(t *testing.T, open func(t *testing.T) sandbox.Executor) {
 	t.Helper()
 	exec := open(t)
@@ -57,7 +57,7 @@ func runCases(t *testing.T, exec sandbox.Executor, adapt func(name string, req *
 	}
 }
 
-// endsSession reports whether a program with that outcome ends the kernel it runs in.
+// endsSession reports whether a program with that outcome ends its kernel.
 func endsSession(code string, status sandbox.Status) bool {
 	switch status {
 	case sandbox.StatusOK, sandbox.StatusError:
@@ -187,7 +187,7 @@ func cases() []testCase {
 	}
 }
 
-// cancelled asserts that a context that ends is answered at once.
+// cancelled asserts that Execute returns at once when its context ends.
 func cancelled(t *testing.T, exec sandbox.Executor) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -201,7 +201,7 @@ func cancelled(t *testing.T, exec sandbox.Executor) {
 	}
 }
 
-// separate asserts that nothing a program does reaches the next one.
+// separate asserts that a program cannot affect the next one.
 func separate(t *testing.T, exec sandbox.Executor) {
 	poison := "import math, sys, builtins\nmath.pi = 3\nbuiltins.len = None\nsys.x = 1\nopen('/tmp/left', 'w').write('x')\nleft = 1"
 	look := "import math, sys, os\nprint(math.pi > 3.1, len('ab'), hasattr(sys, 'x'), os.listdir('/tmp'), 'left' in globals())"

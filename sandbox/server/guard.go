@@ -15,8 +15,8 @@ import (
 // pathPing is the health check of Code-Judge clients.
 const pathPing = "/ping"
 
-// guard refuses those who may not call. Health checks are open to all: they only
-// show that the process lives.
+// guard refuses callers without permission. Health checks are open to all: they only show
+// that the process lives.
 func (s *Server) guard(next http.Handler) http.Handler {
 	fromPage := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,8 +37,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// fromOtherSite reports whether a browser says that a page of another site asks, also
-// where it only reads.
+// fromOtherSite reports whether a browser sends the request for a page of another site,
+// reads included.
 func fromOtherSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
@@ -52,7 +52,7 @@ func isHealthCheck(path string) bool {
 	return path == httpapi.PathHealth || path == httpapi.PathReady || path == pathPing
 }
 
-// tokens are those of which a request for a path must bear one.
+// tokens returns the accepted tokens for a path.
 func (s *Server) tokens(path string) []string {
 	if s.cfg.Tokens != nil {
 		return s.cfg.Tokens(path)
@@ -63,8 +63,9 @@ func (s *Server) tokens(path string) []string {
 	return []string{s.cfg.Token}
 }
 
-// bears compares digests, so that neither the text nor the length of a token shows in
-// the time that it takes. The scheme's letters may be of either case (RFC 9110, 11.1).
+// bears reports whether a request carries one of tokens. It compares digests, so that the
+// time reveals neither the text nor the length of a token. The letters of the scheme may
+// have either case (RFC 9110, 11.1).
 func bears(r *http.Request, tokens []string) bool {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {
@@ -79,9 +80,8 @@ func bears(r *http.Request, tokens []string) bool {
 	return found == 1
 }
 
-// named reports whether a request means this server by an address or by the name
-// that it listens at. A page that has its own name resolve to this machine calls
-// with that name.
+// named reports whether a request addresses this server by an IP address or by the host
+// name of its listener. A page whose host name resolves to this machine sends another name.
 func (s *Server) named(host string) bool {
 	if s.isUnix() || s.cfg.Insecure || host == "" {
 		return true
@@ -90,7 +90,7 @@ func (s *Server) named(host string) bool {
 	return strings.EqualFold(host, "localhost") || strings.EqualFold(host, hostname(s.cfg.Listen)) || net.ParseIP(host) != nil
 }
 
-// hostname is a host without its port.
+// hostname returns a host without its port.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name
@@ -100,20 +100,20 @@ func hostname(host string) string {
 
 func deny(w http.ResponseWriter, status int, code httpapi.Code, message string) {
 	body, err := json.Marshal(map[string]httpapi.Failure{"error": {Code: code, Message: message}})
-	if err != nil { // two strings always encode
+	if err != nil { // cannot fail: two strings always encode
 		body = []byte(`{}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // the caller has gone when this fails
+	_, _ = w.Write(append(body, '\n')) // fails only when the caller has gone
 }
 
-// isNoise reports whether an error is one that strangers can cause.
+// isNoise reports whether any client can cause an error.
 func isNoise(message string) bool {
 	return strings.HasPrefix(message, "http: TLS handshake error")
 }
 
-// WriteReady prints the one line that a supervisor or a script waits for.
+// WriteReady prints the line for which a supervisor or a script waits.
 func WriteReady(w io.Writer, address string, more map[string]any) error {
 	fields := map[string]any{"ready": true, "address": address}
 	for key, value := range more {

@@ -10,7 +10,7 @@ import (
 	"temper/sandbox/httpapi"
 )
 
-// socketMode lets nobody but the owner connect to a Unix socket.
+// socketMode lets only the owner connect to a Unix socket.
 const socketMode = 0o600
 
 // listen opens the address of cfg.
@@ -33,8 +33,8 @@ func listen(cfg Config) (net.Listener, error) {
 	return l, nil
 }
 
-// resolve finds the address to bind to and refuses one at which anybody could
-// run programs.
+// resolve returns the address to bind to. It refuses one at which any client could run
+// programs.
 func (c Config) resolve() (*net.TCPAddr, error) {
 	addr, err := net.ResolveTCPAddr("tcp", c.Listen)
 	if err != nil {
@@ -46,8 +46,8 @@ func (c Config) resolve() (*net.TCPAddr, error) {
 	return addr, nil
 }
 
-// ListenUnix makes a socket that nobody but the owner may connect to. It replaces a socket
-// file that nobody serves, and no other file.
+// ListenUnix makes a socket to which only the owner may connect. It replaces a socket file
+// without a server, and no other file.
 func ListenUnix(path string) (net.Listener, error) {
 	if conn, err := net.Dial("unix", path); err == nil {
 		return nil, errors.Join(errors.New("another process serves it"), conn.Close())
@@ -64,14 +64,14 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, reason(err)
 	}
-	// Nothing is accepted before this: who connected earlier waits in vain.
+	// The server accepts no connection before this: an earlier client waits in vain.
 	if err := os.Chmod(path, socketMode); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// reason strips what an error of net repeats of the address.
+// reason removes the address from an error of package net.
 func reason(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {

@@ -1,9 +1,9 @@
-// Package server is what a sandbox node and a gateway share towards the network:
+// Package server holds the network side of a sandbox node and a gateway:
 // the listener, TLS, the bearer token, HTTP/1.1 and HTTP/2 on one port, the order
-// of a graceful end, and the ready line. It knows neither calls nor executors.
+// of a graceful shutdown, and the ready line. It knows neither calls nor executors.
 //
-// Invariant: a listener that other machines can reach asks for a token, unless
-// the operator has said that it may do without.
+// Invariant: a listener that other machines can reach requires a token, unless
+// the operator has allowed it to do without.
 package server
 
 import (
@@ -20,27 +20,27 @@ import (
 	"temper/sandbox/httpapi"
 )
 
-// Config says where to listen and who may call. Only Listen has no default.
+// Config configures the listener and its callers. Only Listen has no default.
 type Config struct {
 	// Listen is host:port, or unix:/path of a socket.
 	Listen string
-	// Token, when set, must come as a bearer token with every request but those
+	// Token, when set, is required as a bearer token with every request except those
 	// for the health of the process.
 	Token string
-	// Tokens, when set, returns what may come in place of Token with a request for a
-	// path. Without any, and without Token, the path is open to local programs.
+	// Tokens, when set, returns the tokens that replace Token for requests for a
+	// path. Without tokens and Token, the path is open to local programs.
 	Tokens func(path string) []string
 	// Insecure allows an address that other machines can reach without a token.
 	Insecure bool
 	// TLS names the files of the server's certificate; the zero value serves
 	// without TLS.
 	TLS TLSFiles
-	// Logger receives what goes wrong on connections; nil discards.
+	// Logger receives errors of connections; nil discards them.
 	Logger *slog.Logger
 }
 
-// Check finds what New would refuse, all of it at once and without listening. It
-// sees neither a port that is taken nor one that is not allowed.
+// Check returns all the errors of New that need no listener. It does not detect a port that
+// is in use or not allowed.
 func (c Config) Check() error {
 	_, err := c.TLS.Server(slog.New(slog.DiscardHandler))
 	if !strings.HasPrefix(c.Listen, httpapi.UnixPrefix) {
@@ -50,15 +50,15 @@ func (c Config) Check() error {
 	return err
 }
 
-// Server is an open listener that answers nothing before Serve.
+// Server is an open listener. It answers nothing before Serve.
 type Server struct {
 	cfg      Config
 	listener net.Listener
 	tls      *tls.Config // nil without TLS
 }
 
-// New reads the certificates and opens the listener. The error is one line that
-// names what cannot be used. The caller calls Serve or Close.
+// New reads the certificates and opens the listener. The error is one line that names the
+// unusable setting. The caller calls Serve or Close.
 func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -74,7 +74,7 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, listener: l, tls: config}, nil
 }
 
-// Address is what the listener is bound to: host:port or unix:/path.
+// Address returns the address of the listener: host:port or unix:/path.
 func (s *Server) Address() string {
 	if s.isUnix() {
 		return httpapi.UnixPrefix + s.listener.Addr().String()
@@ -82,7 +82,7 @@ func (s *Server) Address() string {
 	return s.listener.Addr().String()
 }
 
-// URL is the address as a client names it, with the scheme; unix:/path stays.
+// URL returns the address with its scheme; unix:/path stays unchanged.
 func (s *Server) URL() string {
 	switch {
 	case s.isUnix():
@@ -96,7 +96,7 @@ func (s *Server) URL() string {
 
 func (s *Server) isUnix() bool { return s.listener.Addr().Network() == "unix" }
 
-// Close gives up a server that Serve was not called on; after Serve it does nothing.
+// Close closes a server without Serve; after Serve it does nothing.
 func (s *Server) Close() error {
 	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -104,12 +104,11 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Hooks are what the owner of a server does at its turning points. Every field may
-// be left out.
+// Hooks are called by Serve at the stages of a server. Every field is optional.
 type Hooks struct {
-	// Ready is called when requests are about to be answered.
+	// Ready is called just before the server answers requests.
 	Ready func()
-	// Drain announces, without waiting, that no new work is taken.
+	// Drain announces, without waiting, that the server takes no new work.
 	Drain func()
 	// Finish waits until the work inside is done, or its context has ended.
 	Finish func(context.Context) error
@@ -117,27 +116,26 @@ type Hooks struct {
 	Timeout time.Duration
 }
 
-// Limits of every connection. Bodies and answers have no time limit of their
-// own: a stream lives as long as its client.
+// Limits of every connection. Bodies and answers have no time limit
+// here: a stream lives as long as its client.
 const (
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 3 * time.Minute
 	maxHeaderBytes = 64 << 10
-	// A peer that answers no ping, or takes no byte, is gone.
+	// A peer that answers no ping or reads no byte within these times is gone.
 	pingAfter   = 15 * time.Second
 	pingTimeout = 10 * time.Second
 	writeStall  = 30 * time.Second
 	maxStreams  = 1024 // requests at a time on one HTTP/2 connection
-	// lastWords is how long handlers have to write their answers once all work
-	// is done; the streams that stay open after that are cut.
+	// lastWords is how long handlers may write their answers after all work
+	// is done; streams that are still open after that are closed.
 	lastWords = 2 * time.Second
 )
 
-// Serve answers requests until ctx ends, then announces the drain, waits for the
-// work inside, lets handlers write their answers and closes. Requests that come
-// meanwhile are still given to handler, which refuses them. The error is nil
-// when all work was finished; it wraps context.DeadlineExceeded when Finish ran
-// out of time.
+// Serve answers requests until ctx ends. Then it announces the drain, waits for the work
+// inside, lets handlers write their answers and closes. Meanwhile handler still gets new
+// requests and refuses them. Serve returns nil when all work was finished, and an error
+// that wraps context.DeadlineExceeded when Finish ran out of time.
 func (s *Server) Serve(ctx context.Context, handler http.Handler, hooks Hooks) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -195,8 +193,8 @@ func (s *Server) accept(hs *http.Server) error {
 	return hs.Serve(s.listener)
 }
 
-// shutdown ends a server whose work is done. Idle streams would hold it up for
-// ever, so they are asked to end, then cut: they carry no answer any more.
+// shutdown ends a server whose work is done. Idle streams would block it for ever, so they
+// are asked to end, then closed: no answer is pending on them.
 func shutdown(ctx context.Context, hs *http.Server, cut context.CancelFunc) error {
 	for _, step := range []func(){func() {}, cut} {
 		step()
@@ -210,8 +208,7 @@ func shutdown(ctx context.Context, hs *http.Server, cut context.CancelFunc) erro
 	return hs.Close()
 }
 
-// quiet lowers what any stranger on the network can cause, such as broken
-// handshakes, to the level of debugging.
+// quiet lowers errors that any client can cause, such as broken handshakes, to debug level.
 type quiet struct{ slog.Handler }
 
 // Handle implements slog.Handler.

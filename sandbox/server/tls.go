@@ -20,11 +20,12 @@ type TLSFiles struct {
 	ClientCA string
 }
 
-// Server returns the configuration of a server, or nil without files. A handshake shows what the
-// files hold by then; while they do not fit together, what they held before.
+// Server returns the configuration of a server, or nil without files. Each handshake uses
+// the current content of the files; while the files do not match each other, it uses the
+// last valid content.
 func (f TLSFiles) Server(logger *slog.Logger) (*tls.Config, error) {
 	if f == (TLSFiles{}) {
-		return nil, nil //nolint:nilnil // no files, no TLS
+		return nil, nil //nolint:nilnil // without files there is no TLS
 	}
 	switch {
 	case f.Cert == "":
@@ -46,7 +47,7 @@ func (f TLSFiles) Server(logger *slog.Logger) (*tls.Config, error) {
 	}, nil
 }
 
-// load reads the files as they are now.
+// load reads the current content of the files.
 func (f TLSFiles) load() (*tls.Config, error) {
 	cert, err := keyPair(f.Cert, f.Key)
 	if err != nil {
@@ -92,9 +93,9 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ClientTLS returns the configuration of a client: ca, when set, replaces the
-// machine's authorities, and cert with key identify the client; these two are read
-// again when a connection is made. It returns nil when no file is named.
+// ClientTLS returns the configuration of a client: ca, when set, replaces the machine's
+// authorities, and cert with key identify the client; each connection reads those two
+// again. It returns nil when no file is named.
 func ClientTLS(ca, cert, key string) (*tls.Config, error) {
 	if ca == "" && cert == "" && key == "" {
 		return nil, nil //nolint:nilnil // no files, the defaults of the transport
@@ -111,8 +112,8 @@ func ClientTLS(ca, cert, key string) (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A handshake shows what the files hold by then. Where they do not fit together,
-		// because one of them is just being replaced, it shows what they held at first.
+		// A handshake uses the current content of the files. If they do not match each other,
+		// because one of them is being replaced, it uses their first content.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if newer, err := keyPair(cert, key); err == nil {
 				return &newer, nil
@@ -123,11 +124,11 @@ func ClientTLS(ca, cert, key string) (*tls.Config, error) {
 	return config, nil
 }
 
-// recheck is how often a handshake looks at the files again.
+// recheck is the pause between two checks of the files.
 const recheck = time.Second
 
-// reloader serves the newest good state of the files. It works inside handshakes
-// and so needs no goroutine.
+// reloader serves the newest valid content of the files. It works inside handshakes and
+// needs no goroutine.
 type reloader struct {
 	files  TLSFiles
 	logger *slog.Logger
@@ -138,14 +139,13 @@ type reloader struct {
 	checked time.Time
 }
 
-// stamp changes when a file does.
+// stamp identifies a version of the files.
 type stamp struct {
 	modified time.Time
 	size     int64
 }
 
-// current reloads files that have changed; while they cannot be used, the last
-// good ones stay.
+// current reloads changed files; it keeps the last valid content while they are invalid.
 func (r *reloader) current() *tls.Config {
 	r.mu.Lock()
 	defer r.mu.Unlock()

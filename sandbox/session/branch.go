@@ -15,8 +15,8 @@ type Brancher interface {
 	Branch(ctx context.Context) (Kernel, error)
 }
 
-// turnPatience is how long a branch waits for the kernel of its parent. When a cell there
-// takes longer, the history is run again instead.
+// turnPatience is how long a branch waits for the kernel of its parent. If a cell there
+// takes longer, the branch runs the history instead.
 const turnPatience = 100 * time.Millisecond
 
 // inherit makes s a branch with the cells of the session that req names. mu is held.
@@ -64,7 +64,7 @@ func (m *Manager) copied(ctx context.Context, s *session, req sandbox.Request) K
 	}
 	branch, err := k.Branch(ctx)
 	if err != nil {
-		return nil // the history gives the same state
+		return nil // running the history gives the same state
 	}
 	m.table.mu.Lock()
 	m.table.stats.Branches++

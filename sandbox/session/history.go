@@ -14,25 +14,25 @@ type session struct {
 	turn chan struct{} // held by the call that runs
 
 	// Written with the turn and table.mu, read with either.
-	known   bool // by a first call, which decides the fields below
+	known   bool // a first call has set the fields below
 	fixture string
 	profile sandbox.Profile
 	limits  sandbox.Limits // of the kernel and the fixture
-	proven  bool           // a kernel could be made
+	proven  bool           // a kernel has started before
 	lost    string         // why no kernel can be made from cells; empty when one can
-	fresh   bool           // it began with a call that did not say so, and has no answer yet
+	fresh   bool           // its first call did not state that it begins, and has no answer yet
 	branch  string         // the session that it branches from, until the first answer
 	cells   []entry
 	bytes   int64
 
 	// Guarded by table.mu.
-	kernel  Kernel        // nil when there is none
-	place   *list.Element // in table.idle; nil while a cell runs
-	rest    *list.Element // in table.resting; nil while a call is inside
-	inside  int           // calls that run or wait
-	last    time.Time     // when a call has left
-	rested  time.Time     // when the kernel began to wait
-	dropped bool
+	kernel    Kernel        // nil when there is none
+	idle      *list.Element // in table.idle; nil while a cell runs
+	inactive  *list.Element // in table.inactive; nil while a call is inside
+	inside    int           // calls that run or wait
+	last      time.Time     // when a call has left
+	idleSince time.Time     // when the kernel began to wait
+	dropped   bool
 }
 
 // entry is one cell of a history.
@@ -41,12 +41,13 @@ type entry struct {
 	took        time.Duration // the larger of wall and processor time; 0 while it is not known
 	wall, cpu   time.Duration // its limits; 0 for the defaults
 	// fatal is a cell of a Request.History that ended its kernel when it was run
-	// again: it stays, since the caller counts it, and is not run any more.
+	// again: it stays, because the caller counts it, but does not run any more.
 	fatal bool
 }
 
-// again returns the time that a replay of e may take in any case: twice its first time and a
-// second, as the first machine may have been faster. It is 0 while the time is unknown.
+// again returns the least time that a replay of e may take: twice its first time plus a
+// second, because the first machine may have been faster. It is 0 while the time is
+// unknown.
 func (e entry) again() time.Duration {
 	if e.took == 0 {
 		return 0
@@ -192,8 +193,9 @@ func (t *table) fits(s *session, req sandbox.Request) (why string, err error) {
 	return "", nil
 }
 
-// learn adds an answered cell to the history, unless it ended its kernel. mu is held.
-func (t *table) learn(s *session, req sandbox.Request, res *sandbox.Result) {
+// record adds an answered cell to the history, unless the cell ended its kernel. mu is
+// held.
+func (t *table) record(s *session, req sandbox.Request, res *sandbox.Result) {
 	t.stats.Cells++
 	res.SessionNew, s.fresh, s.branch = s.fresh, false, ""
 	if s.dropped || res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
@@ -218,8 +220,8 @@ func (t *table) forget(s *session) {
 	t.bytes -= s.bytes
 	t.cells -= len(s.cells)
 	s.dropped = true
-	if s.rest != nil {
-		t.resting.Remove(s.rest)
-		s.rest = nil
+	if s.inactive != nil {
+		t.inactive.Remove(s.inactive)
+		s.inactive = nil
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"temper/sandbox/pool"
 )
 
-// Kernel runs cells until it dies; *jail.Kernel is one.
+// Kernel runs cells until it dies; *jail.Kernel implements it.
 type Kernel interface {
 	// Run runs a cell. The kernel is gone after a status other than ok and error
 	// and after an error: jail.ErrDied when it or its interpreter ended first,
 	// jail.ErrStarved, or ctx.Err().
 	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
-	// Replay runs req.Code as Run does, within its limits or least where that is more.
-	// The output is dropped and not limited.
+	// Replay runs req.Code as Run does, within its limits or least, whichever is larger.
+	// It drops the output, which has no limit.
 	Replay(ctx context.Context, req sandbox.Request, least time.Duration) (sandbox.Result, error)
 	// Spent reports whether the last cell ended the kernel or met a limit.
 	Spent() bool
@@ -31,8 +31,8 @@ type Kernel interface {
 // Start makes a kernel that has run req.Fixture; *jail.Refused when it cannot be.
 type Start func(ctx context.Context, req sandbox.Request) (Kernel, error)
 
-// Admit runs f while it holds a slot for req. Its own errors are those of an
-// Executor; the error of f is returned as it is.
+// Admit runs f while it holds a slot for req. It returns the errors of an Executor, and the
+// error of f unchanged.
 type Admit func(ctx context.Context, req sandbox.Request, f func(ctx context.Context, start Start) error) error
 
 // OnPool admits cells to the slots of p, so that cells and calls share one queue. A
@@ -90,9 +90,9 @@ func (t *table) detach(s *session) Kernel {
 	}
 	s.kernel = nil
 	t.kernels--
-	if s.place != nil {
-		t.idle.Remove(s.place)
-		s.place = nil
+	if s.idle != nil {
+		t.idle.Remove(s.idle)
+		s.idle = nil
 	}
 	return k
 }
@@ -115,10 +115,10 @@ func (m *Manager) ready(ctx context.Context, s *session, req sandbox.Request, st
 	var dead Kernel
 	if kept := s.kernel; kept != nil {
 		if !gone(kept) {
-			m.table.idle.Remove(s.place)
-			s.place = nil
+			m.table.idle.Remove(s.idle)
+			s.idle = nil
 			m.table.mu.Unlock()
-			return kept, nil // s may have been dropped since
+			return kept, nil // s may have been dropped meanwhile
 		}
 		dead = m.table.detach(s)
 	}
@@ -178,18 +178,18 @@ func (m *Manager) makeRoom() bool {
 	return len(victims) > 0
 }
 
-// settle ends a cell of s: it records the cell if it counts, and keeps the kernel for the
-// next cell or discards it.
+// settle ends a cell of s: it records the cell unless the cell left no state, and keeps the
+// kernel for the next cell or discards it.
 func (m *Manager) settle(s *session, k Kernel, req sandbox.Request, res *sandbox.Result, err error) {
 	m.table.mu.Lock()
 	if err == nil {
 		res.SessionEnded = k.Spent()
-		m.table.learn(s, req, res)
+		m.table.record(s, req, res)
 	}
 	keep := s.kernel == k && err == nil && !gone(k)
 	switch {
 	case keep:
-		s.place, s.rested = m.table.idle.PushBack(s), time.Now()
+		s.idle, s.idleSince = m.table.idle.PushBack(s), time.Now()
 	case s.kernel == k: // otherwise the session was dropped meanwhile
 		m.table.detach(s)
 	}
@@ -250,7 +250,7 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 		}
 		if k.Spent() {
 			if res.Status == sandbox.StatusTimeLimit || res.Status == sandbox.StatusMemoryLimit {
-				return false, m.table.lose(s, fmt.Sprintf("cell %d of %d ended with %s when it was run again: %s", i+1, len(s.cells), res.Status, res.Reason))
+				return false, m.table.markLost(s, fmt.Sprintf("cell %d of %d ended with %s when it was run again: %s", i+1, len(s.cells), res.Status, res.Reason))
 			}
 			m.table.mu.Lock()
 			s.cells[i].fatal = true
@@ -266,8 +266,9 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 	return false, nil
 }
 
-// lose records that s cannot be rebuilt, so that no later call tries, and returns the error.
-func (t *table) lose(s *session, why string) error {
+// markLost records that s cannot be rebuilt, so that no later call tries, and returns the
+// error.
+func (t *table) markLost(s *session, why string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.lost = why
@@ -280,7 +281,7 @@ func (t *table) lose(s *session, why string) error {
 func (m *Manager) unproven(s *session, err error) error {
 	var refusal *jail.Refused
 	if s.proven && errors.As(err, &refusal) {
-		return m.table.lose(s, "a kernel is refused that could be made before: "+refusal.Reason)
+		return m.table.markLost(s, "a kernel is refused that could be made before: "+refusal.Reason)
 	}
 	return err
 }
@@ -309,7 +310,7 @@ func (t *table) expired(now time.Time) []Kernel {
 	var kernels []Kernel
 	for e := t.idle.Front(); e != nil; e = t.idle.Front() {
 		s := e.Value.(*session)
-		if now.Sub(s.rested) < t.cfg.Idle {
+		if now.Sub(s.idleSince) < t.cfg.Idle {
 			break
 		}
 		kernels = append(kernels, t.detach(s))

@@ -74,7 +74,7 @@ func (r *real) watch(admit session.Admit) session.Admit {
 }
 
 // lose ends every kernel.
-func (r *real) lose() {
+func (r *real) markLost() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range r.kernels {
@@ -180,7 +180,7 @@ func invisible(t *testing.T, sessions uint64) {
 				t.Fatal(err)
 			}
 			if rng.IntN(3) == 0 {
-				lossy.lose()
+				lossy.markLost()
 			}
 			got, err := lossy.Execute(t.Context(), req)
 			if err != nil {

@@ -1,7 +1,7 @@
 // Package session keeps a kernel for each trajectory: a confined program whose
 // variables live from cell to cell, as in a notebook. It owns the names of
 // sessions, the order of their cells, their histories, and the life of their
-// kernels; how a kernel is isolated belongs to package jail, who may run when to
+// kernels; the isolation of a kernel belongs to package jail, the admission of calls to
 // package pool.
 //
 // A session is its history: the cells that were answered with ok or error and did not
@@ -12,18 +12,18 @@
 // kernel, in which the history has been run again, output dropped, errors ignored. So
 // a cell that was stopped, or that ended the process itself (os._exit), leaves no
 // trace, and its Result says so (SessionEnded); what a cell did before it raised stays.
-// What is not a function of the history may differ after a rebuild: clocks, os.urandom,
+// State that is not a function of the history may differ after a rebuild: clocks, os.urandom,
 // races of threads.
 //
 // Between two cells a kernel is stopped: its threads and timers do not run.
 //
 // The first call of a session decides its fixture, its profile and its memory limit;
 // a later call with another fixture is refused. Time and output are limited for each
-// cell by itself, also when it is run again; then it may take twice as long as it took. A
-// cell that does not end so, although it did before, loses the session for good: every
-// later call gets ErrSessionLost at once, and no core runs the history again. A rebuild gives each cell the input that it had. Where a request
-// states History without HistoryStdin, cells that the session did not run here find
-// their input empty, and two that differ in their input alone are the same.
+// cell separately, also in a replay, where it may take twice its first time. A
+// cell that then exceeds its limit, although it did not before, loses the session: every
+// later call gets ErrSessionLost at once, without another replay. A rebuild gives each cell its first input. If a request
+// states History without HistoryStdin, cells that this session did not run get
+// empty input, and two cells that differ only in their input count as equal.
 //
 // Invariant: a kernel that is kept is in the state that its history gives.
 package session
@@ -44,14 +44,14 @@ import (
 
 // Config bounds a Manager. Zero fields take the stated defaults.
 type Config struct {
-	MaxKernels  int           // that exist at once; 128 for each core
-	MaxSessions int           // that are remembered; 65,536
-	MaxCells    int           // in the history of a session; 256
+	MaxKernels  int           // kernels that exist at once; 128 for each core
+	MaxSessions int           // remembered sessions; 65,536
+	MaxCells    int           // cells in the history of a session; 256
 	MaxBytes    int64         // of code and input in the history of a session; 4 MiB
-	TotalBytes  int64         // of all histories, with what is held for each cell and session; 1 GiB
+	TotalBytes  int64         // bytes of all histories, with the overhead of each cell and session; 1 GiB
 	MaxWaiting  int           // cells of a session that may wait for their turn; 16
-	Idle        time.Duration // after which a kernel is dropped; 5 minutes
-	Forget      time.Duration // after which a history is dropped; 1 hour
+	Idle        time.Duration // idle time after which a kernel is dropped; 5 minutes
+	Forget      time.Duration // idle time after which a history is dropped; 1 hour
 	Logger      *slog.Logger
 }
 
@@ -101,7 +101,7 @@ type Manager struct {
 	admit     Admit
 	table     *table
 
-	life    context.Context // not a call's: ends the calls that remain when Close stops waiting
+	life    context.Context // ends the remaining calls when Close stops waiting
 	end     context.CancelFunc
 	stop    chan struct{} // ends expire
 	expirer sync.WaitGroup
@@ -111,16 +111,16 @@ type Manager struct {
 // its fields, and the fields of sessions that say so.
 type table struct {
 	cfg   Config
-	calls sync.WaitGroup // inside
+	calls sync.WaitGroup // calls inside
 
 	mu       sync.Mutex
 	sessions map[key]*session
-	idle     list.List // sessions whose kernels wait, longest first
+	idle     list.List // sessions with a waiting kernel, longest idle first
 	byRun    map[string]int
-	resting  list.List // sessions without a call inside, longest first
-	kernels  int       // that exist or are being started
-	bytes    int64     // of the texts of all histories
-	cells    int       // of all histories
+	inactive list.List // sessions without a call inside, longest inactive first
+	kernels  int       // kernels that exist or are starting
+	bytes    int64     // texts of all histories
+	cells    int       // cells of all histories
 	stats    Stats
 	closed   bool
 }
@@ -160,7 +160,7 @@ func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 	defer m.table.leave(s)
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(m.life, cancel)() //nolint:contextcheck // Close ends what its callers have not
+	defer context.AfterFunc(m.life, cancel)() //nolint:contextcheck // Close ends calls that their callers have not ended
 	select {
 	case s.turn <- struct{}{}: // waiters are served in order
 		defer func() { <-s.turn }()
@@ -174,8 +174,8 @@ func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 	return res, nil
 }
 
-// withoutSession runs a call without a session. Idle kernels end where they hold the
-// processes that it needs.
+// withoutSession runs a call without a session. If idle kernels hold the processes that it
+// needs, it ends them.
 func (m *Manager) withoutSession(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	for {
 		res, err := m.stateless.Execute(ctx, req)
@@ -233,21 +233,21 @@ func (t *table) enter(k key, weight int64) (*session, error) {
 	if s.inside > t.cfg.MaxWaiting {
 		return nil, overloaded("%d cells of the session wait", t.cfg.MaxWaiting)
 	}
-	if s.rest != nil {
-		t.resting.Remove(s.rest)
-		s.rest = nil
+	if s.inactive != nil {
+		t.inactive.Remove(s.inactive)
+		s.inactive = nil
 	}
 	s.inside++
 	t.calls.Add(1)
-	thinned = t.thin(k.run, weight)
+	thinned = t.evictHistories(k.run, weight)
 	return s, nil
 }
 
-// oldest returns the session that makes room for a new one of run: the one that has rested
-// longest, among all or, where the run has more than half of the sessions, among its own, so
-// that one run cannot displace the sessions of others. It is nil when none rests.
+// oldest returns the session to evict for a new one of run: the longest inactive session of
+// all, or of the run if that has more than half of the sessions, so that one run cannot
+// displace the sessions of others. It is nil when no session is inactive.
 func (t *table) oldest(run string) *session {
-	front := t.resting.Front()
+	front := t.inactive.Front()
 	if t.byRun[run] > t.cfg.MaxSessions/2 {
 		for e := front; e != nil; e = e.Next() {
 			if s := e.Value.(*session); s.key.run == run {
@@ -272,7 +272,7 @@ func (t *table) leave(s *session) {
 	case s.kernel == nil && len(s.cells) == 0:
 		t.forget(s)
 	default:
-		s.rest = t.resting.PushBack(s)
+		s.inactive = t.inactive.PushBack(s)
 	}
 	t.calls.Done()
 }
@@ -310,7 +310,7 @@ func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arri
 			return refused(req, refusal.Reason), nil
 		case errors.Is(err, jail.ErrNoProcess) && m.makeRoom():
 		case errors.Is(err, errNoKernel) && time.Now().Before(giveUp):
-			select { // the pool has yet to see the death
+			select { // the pool has not yet noticed the death
 			case <-time.After(pause):
 			case <-ctx.Done():
 			}
@@ -327,8 +327,8 @@ func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arri
 	}, nil
 }
 
-// dropped answers a cell whose session was dropped. A request that states its history lost
-// nothing and may be sent again; any other would silently start a new session.
+// dropped answers a cell whose session was dropped. A request that states its history can
+// be sent again without a loss; any other would silently start a new session.
 func (m *Manager) dropped(req sandbox.Request) (sandbox.Result, error) {
 	if req.History != nil {
 		return sandbox.Result{}, errDropped
@@ -394,16 +394,16 @@ func (m *Manager) Close(ctx context.Context) error {
 
 // Stats is a snapshot of a Manager.
 type Stats struct {
-	Sessions int   `json:"sessions"` // known
-	Kernels  int   `json:"kernels"`  // that exist
-	Idle     int   `json:"idle"`     // of these, waiting for a cell
-	Bytes    int64 `json:"bytes"`    // of all histories
-	Cells    int64 `json:"cells"`    // answered
+	Sessions int   `json:"sessions"` // known sessions
+	Kernels  int   `json:"kernels"`  // existing kernels
+	Idle     int   `json:"idle"`     // kernels that wait for a cell
+	Bytes    int64 `json:"bytes"`    // code and input in all histories
+	Cells    int64 `json:"cells"`    // answered cells
 	Rebuilds int64 `json:"rebuilds"` // kernels that replayed a history
-	Branches int64 `json:"branches"` // kernels that were copied from another
+	Branches int64 `json:"branches"` // kernels copied from another
 	Lost     int64 `json:"lost"`     // sessions that cannot be rebuilt
-	Evicted  int64 `json:"evicted"`  // kernels that made room for another
-	// Forgotten counts sessions that made room for another.
+	Evicted  int64 `json:"evicted"`  // kernels evicted for another
+	// Forgotten counts sessions evicted for another.
 	Forgotten int64 `json:"forgotten"`
 	Expired   int64 `json:"expired"` // kernels that were idle too long
 }

@@ -25,13 +25,13 @@ func weight(req sandbox.Request) int64 {
 	return int64(n)
 }
 
-// maxThinned bounds the sessions that make room for one call.
-const maxThinned = 64
+// maxEvicted bounds the sessions that one call may evict.
+const maxEvicted = 64
 
-// thin forgets resting sessions, oldest first, until the histories have room for weight. It
-// returns their kernels for the caller to end. mu is held.
-func (t *table) thin(run string, weight int64) (victims []Kernel) {
-	for range maxThinned {
+// evictHistories forgets inactive sessions, oldest first, until the histories have room for
+// weight. It returns their kernels for the caller to end. mu is held.
+func (t *table) evictHistories(run string, weight int64) (victims []Kernel) {
+	for range maxEvicted {
 		if t.held()+weight <= t.cfg.TotalBytes {
 			break
 		}

@@ -1,6 +1,6 @@
-// Package status owns the outcomes of a program: the one list that the sandbox
-// answers with and that trajectories record. It is a package of its own because
-// internal/rl may not import the sandbox, and the sandbox imports nothing of ours.
+// Package status owns the outcomes of a program: the list that the sandbox
+// answers with and that trajectories record. It is a separate package because
+// internal/rl may not import the sandbox, and the sandbox imports no other package.
 //
 // Invariant: the texts are on the wire and in stored trajectories; they never change.
 package status
@@ -15,7 +15,7 @@ const (
 	TimeLimit   Status = "time_limit"   // wall or CPU time
 	MemoryLimit Status = "memory_limit" // address space or cgroup
 	OutputLimit Status = "output_limit" // stdout or stderr
-	Killed      Status = "killed"       // died by a signal of its own doing
+	Killed      Status = "killed"       // died by a signal that it caused
 	Refused     Status = "refused"      // the request itself is not acceptable
 )
 
@@ -28,7 +28,7 @@ const (
 	Malformed Status = "malformed"
 )
 
-// OfProgram reports whether an executor says something about the program with s.
+// OfProgram reports whether s is an outcome of the program itself.
 func (s Status) OfProgram() bool {
 	switch s {
 	case OK, Error, TimeLimit, MemoryLimit, OutputLimit, Killed, Refused:

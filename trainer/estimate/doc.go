@@ -10,7 +10,7 @@
 // that a gradient needs, in float32. Its figures are counted from the graph, and the
 // tests of tools/bench/trainerbench hold them to real steps within 15 %. XLA fuses elementwise
 // operations. Its figures count what a fused graph has to keep. They are held against its
-// compiler, and were against that of one GPU (decisions 54 and 58).
+// compiler, and were against that of one GPU (docs/decisions/0013-xla-devices-and-meshes.md).
 //
 // The forward passes that score a batch (rl.loss.entropy_fraction, several
 // minibatches, a reference policy) have no item: they come before the first update and

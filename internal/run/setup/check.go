@@ -51,7 +51,7 @@ func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, erro
 	if err == nil || cfg.Model.Starts() {
 		bad = append(bad, p.findFormat(ctx, &dialogues))
 	} else {
-		bad = append(bad, checkChat(cfg, p.functions()))
+		bad = append(bad, checkChat(cfg, p.code.Functions()))
 	}
 	dialogues, err = p.sieve.dropLong(p.format, dialogues)
 	bad = append(bad, err)
@@ -83,7 +83,7 @@ func (p *preparation) findFormat(ctx context.Context, dialogues *[]chat.Dialogue
 		_, err := p.learnTokenizer(dialogues)
 		return err
 	}
-	s, err := openStart(ctx, p.store, p.cfg, p.functions())
+	s, err := openStart(ctx, p.store, p.cfg, p.code.Functions())
 	if err != nil {
 		return err
 	}

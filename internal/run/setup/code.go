@@ -8,7 +8,6 @@ import (
 	"reflect"
 
 	"temper/internal/blob"
-	"temper/internal/chat"
 	"temper/internal/config"
 	"temper/internal/reward"
 	"temper/internal/run"
@@ -81,9 +80,6 @@ func readSource(path string) ([]byte, []pyfile.Problem) {
 	}
 	return data, nil
 }
-
-// functions are the tools of the run that are the user's.
-func (p *preparation) functions() []chat.FunctionTool { return p.code.Functions() }
 
 // storeCode stores the code for the workers, if there is some.
 func (p *preparation) storeCode(ctx context.Context) error {

@@ -186,7 +186,7 @@ func (p *preparation) learnTokenizer(ds *[]chat.Dialogue) (tokenizerJSON []byte,
 	if p.template, err = findTemplate(p.cfg, "", nil); err != nil {
 		return nil, config.Problems{templateProblem(err)}
 	}
-	format := run.ChatConfig(p.cfg, p.template, p.functions())
+	format := run.ChatConfig(p.cfg, p.template, p.code.Functions())
 	plain, err := chat.NewPlain(format)
 	if err != nil {
 		return nil, config.Problems{templateProblem(err)}
@@ -207,7 +207,7 @@ func (p *preparation) learnTokenizer(ds *[]chat.Dialogue) (tokenizerJSON []byte,
 
 // storeStart stores the checkpoint that the run starts from; its tokenizer is the run's.
 func (p *preparation) storeStart(ctx context.Context, ds *[]chat.Dialogue) (tokenizerJSON []byte, err error) {
-	s, err := openStart(ctx, p.store, p.cfg, p.functions())
+	s, err := openStart(ctx, p.store, p.cfg, p.code.Functions())
 	if err != nil {
 		return nil, err
 	}

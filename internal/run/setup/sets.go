@@ -42,7 +42,7 @@ func (p evaluated) readSet(ctx context.Context, i int) ([]rl.Problem, error) {
 		err = asDataset(errors.New("is empty, want at least one problem"))
 	}
 	if err == nil {
-		err = asDataset(p.checkProblems(problems))
+		err = asDataset(checkProblems(p.layout, problems))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", setKey(i), err)

@@ -55,15 +55,14 @@ func OpenFormat(ctx context.Context, store blob.Store, cfg config.Run) (*chat.Fo
 	if err != nil {
 		return nil, err
 	}
-	p := preparation{store: store, cfg: cfg, code: code}
 	if !cfg.Model.Starts() {
 		tmpl, err := findTemplate(cfg, "", nil)
 		if err != nil {
 			return nil, config.Problems{templateProblem(err)}
 		}
-		return chat.NewPlain(run.ChatConfig(cfg, tmpl, p.functions()))
+		return chat.NewPlain(run.ChatConfig(cfg, tmpl, code.Functions()))
 	}
-	s, err := openStart(ctx, store, cfg, p.functions())
+	s, err := openStart(ctx, store, cfg, code.Functions())
 	if err != nil {
 		return nil, err
 	}
