@@ -22,10 +22,10 @@ import (
 // Each exported method of the four types is registered as an activity. Stored
 // histories hold its name.
 
-// Control is what the control worker does itself: bookkeeping and pure steps.
+// Control holds the activities of the control worker: bookkeeping and pure steps.
 type Control struct {
 	Store blob.Store
-	// SearchAttributes says whether the server knows the attributes of runs.
+	// SearchAttributes reports whether the server knows the attributes of runs.
 	SearchAttributes bool
 	// PeakRSS is the largest memory of the whole service so far, in bytes; nil = not known.
 	PeakRSS func() int64

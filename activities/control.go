@@ -96,14 +96,14 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, er
 	return out, toTemporal(err)
 }
 
-// JudgeStage says what becomes of a stage after a step; see run.JudgeStage.
+// JudgeStage reports what becomes of a stage after a step; see run.JudgeStage.
 func (c *Control) JudgeStage(ctx context.Context, in JudgeStageInput) (run.StageVerdict, error) {
 	defer keepAlive(ctx)()
 	out, err := run.JudgeStage(ctx, c.Store, in)
 	return out, toTemporal(err)
 }
 
-// JudgeGate says whether RL may begin after the supervised updates; see run.JudgeGate.
+// JudgeGate reports whether RL may begin after the supervised updates; see run.JudgeGate.
 func (c *Control) JudgeGate(ctx context.Context, in JudgeGateInput) (run.GateResult, error) {
 	defer keepAlive(ctx)()
 	out, err := run.JudgeGate(ctx, c.Store, in)
@@ -177,7 +177,7 @@ func (c *Control) PlanAblation(ctx context.Context, in PlanAblationInput) (ablat
 	return plan, toTemporal(err)
 }
 
-// FindAblationRun says what the store has of a run of an ablation; see ablation.Find.
+// FindAblationRun reports what the store has of a run of an ablation; see ablation.Find.
 // Errors: RunExists.
 func (c *Control) FindAblationRun(ctx context.Context, in FindAblationRunInput) (ablation.Stored, error) {
 	defer keepAlive(ctx)()

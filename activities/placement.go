@@ -12,7 +12,7 @@ const (
 	// MessageAsk brings a placement.Request, MessageRelease a ReleasePlacementInput.
 	MessageAsk     = "ask_room"
 	MessageRelease = "release_room"
-	// MessageNews says that something has changed on the cluster.
+	// MessageNews means that something has changed on the cluster.
 	MessageNews = "cluster_news"
 )
 
@@ -20,7 +20,7 @@ const (
 type ReleasePlacementInput struct {
 	Run   string `json:"run"`
 	Epoch int    `json:"epoch"`
-	// Keep says that the run will ask again and keeps its place in the queue.
+	// Keep means that the run will ask again and keeps its place in the queue.
 	Keep bool `json:"keep,omitempty"`
 }
 

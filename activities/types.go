@@ -12,8 +12,8 @@ import (
 	"temper/internal/sampling"
 )
 
-// Inputs of the activities, by the names that workflows use. Each is what the
-// function behind the activity takes.
+// Inputs of the activities, by the names that workflows use. Each is the input of the
+// function that the activity calls.
 type (
 	AmendRunInput        = run.AmendInput
 	FinishRunInput       = run.FinishInput

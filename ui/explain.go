@@ -44,7 +44,7 @@ func newExplainer(rows []record.Row, cfg config.RL) *explainer {
 	return e
 }
 
-// group says what became of the group as a whole.
+// group reports what became of the group as a whole.
 func (e *explainer) group() string {
 	n := e.correct + e.wrong
 	switch {
@@ -80,7 +80,7 @@ func (e *explainer) counts() string {
 	return fmt.Sprintf("%d correct and %d wrong trajectories", e.correct, e.wrong)
 }
 
-// way says how the choice was made.
+// way reports how the choice was made.
 func (e *explainer) way() string {
 	switch {
 	case !e.roc.Enabled:
@@ -92,7 +92,7 @@ func (e *explainer) way() string {
 	}
 }
 
-// sentence says why one trajectory has its fate.
+// sentence reports why one trajectory has its fate.
 func (e *explainer) sentence(r record.Row) string {
 	verdict := "Wrong"
 	if r.Reward > 0 {
@@ -119,7 +119,7 @@ func advantageOf(r record.Row) string {
 	return fmt.Sprintf(" Advantage %+.3f.", *r.Advantage)
 }
 
-// reason says what the choice looked at.
+// reason reports what the choice looked at.
 func (e *explainer) reason(r record.Row) string {
 	kept := r.Fate == record.FateKept
 	switch {

@@ -19,7 +19,7 @@ import (
 // TokenKey is the variable of the environment with the token of commands.
 const TokenKey = "TEMPER_UI_TOKEN" //nolint:gosec // a name
 
-// tokenBytes is how much chance a token holds.
+// tokenBytes is the number of random bytes in a token.
 const tokenBytes = 32
 
 // Token returns the token of the environment, or the token in the file at path, which it
@@ -68,7 +68,7 @@ func Loopback(address string) bool { return CheckListen(address, false) == nil }
 const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = time.Minute
-	// lastWords is how long answers under way may take once the process ends.
+	// lastWords bounds the time of answers under way once the process ends.
 	lastWords = 2 * time.Second
 	// maxHeader bounds the header of a request.
 	maxHeader = 16 << 10

@@ -60,7 +60,7 @@ func (p *place) advance(e history.Entry) {
 // stepKind is the kind of the events of steps.
 const stepKind = "step"
 
-// event is what a stream sends of one entry.
+// event is the event of one entry in a stream.
 type event struct {
 	run, kind string
 	place     place // after the entry

@@ -8,7 +8,7 @@ import (
 	"temper/internal/run/record"
 )
 
-// ProblemStep is what became of a problem in a step.
+// ProblemStep is the result of a problem in a step.
 type ProblemStep struct {
 	Step    int `json:"step"`
 	Num     int `json:"num"`

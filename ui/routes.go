@@ -26,7 +26,7 @@ type route struct {
 	Content string
 	// Body is the type of the request's body; nil for none.
 	Body reflect.Type
-	// Token says that the request needs the token also where reading does not.
+	// Token means that the request needs the token also where reading does not.
 	Token bool
 
 	serve func(w http.ResponseWriter, r *request) error

@@ -22,7 +22,7 @@ import (
 type About struct {
 	Build string `json:"build"`
 	Store string `json:"store"`
-	// Steering says why commands cannot be sent; empty when they can.
+	// Steering tells why commands cannot be sent; empty when they can.
 	Steering string `json:"steering,omitempty"`
 	// TemporalUI is the address of Temporal's own page.
 	TemporalUI string `json:"temporal_ui,omitempty"`
@@ -54,18 +54,18 @@ type RunRow struct {
 	Throughput *float64 `json:"throughput,omitempty"`
 	// Keys holds the configuration by key, for filters and columns.
 	Keys map[string]string `json:"keys,omitempty"`
-	// Lost says that the run has not ended and Temporal does not know it.
+	// Lost means that the run has not ended and Temporal does not know it.
 	Lost bool `json:"lost,omitempty"`
-	// Problem says why facts are missing.
+	// Problem tells why facts are missing.
 	Problem string `json:"problem,omitempty"`
 }
 
 // RunList is the table of runs.
 type RunList struct {
 	Runs []RunRow `json:"runs"`
-	// Server says whether Temporal has answered, so that states are current.
+	// Server reports whether Temporal has answered, so that states are current.
 	Server bool `json:"server"`
-	// Remark says why they are not.
+	// Remark tells why they are not.
 	Remark string `json:"remark,omitempty"`
 	// Filling counts the rows whose curve and keys are being read: ask again.
 	Filling int `json:"filling,omitempty"`
@@ -211,10 +211,11 @@ type RunView struct {
 	Summary     *run.Summary     `json:"summary,omitempty"`
 	Evaluations []run.Evaluation `json:"evaluations"`
 	Amendments  []string         `json:"amendments"`
-	// Group and Rollouts say how many trajectories a group has, sampled and kept.
+	// RolloutsPerProblem is the number of trajectories sampled for a problem, GroupSize the
+	// number kept.
 	RolloutsPerProblem int `json:"rollouts_per_problem"`
 	GroupSize          int `json:"group_size"`
-	// NotPromised says which bits another run of the configuration may have otherwise.
+	// NotPromised tells which bits another run of the configuration may have otherwise.
 	NotPromised string `json:"not_promised,omitempty"`
 	// Children are the runs that began with a checkpoint of this one.
 	Children []run.CatalogEntry `json:"children"`
@@ -307,7 +308,7 @@ type ConfigKey struct {
 	Default string `json:"default"`
 	// Opened is the value at the start of the run, where an amendment has changed it.
 	Opened string `json:"opened,omitempty"`
-	// Amendable says that a running run may change it.
+	// Amendable means that a running run may change it.
 	Amendable bool `json:"amendable,omitempty"`
 }
 

@@ -21,7 +21,7 @@ func badQuery(err error) error {
 type searchEnd struct {
 	Done bool `json:"done"`
 	Hits int  `json:"hits"`
-	// Truncated says that there are more hits or steps, Reason which bound was met.
+	// Truncated means that there are more hits or steps, Reason which bound was met.
 	Truncated bool   `json:"truncated"`
 	Reason    string `json:"reason,omitempty"`
 	Error     string `json:"error,omitempty"`

@@ -50,7 +50,7 @@ type SeriesView struct {
 	Wall   []float64            `json:"wall"`
 	Tokens []float64            `json:"tokens"`
 	Values map[string][]*Number `json:"values"`
-	// Thinned says that values are the lowest or highest of their neighbours, except at the
+	// Thinned means that values are the lowest or highest of their neighbours, except at the
 	// first step of each stage and at the newest step.
 	Thinned bool `json:"thinned,omitempty"`
 }

@@ -40,7 +40,7 @@ type ProcessView struct {
 // ServicesView are the processes of the service.
 type ServicesView struct {
 	Processes []ProcessView `json:"processes"`
-	// Remark says why there are none.
+	// Remark tells why there are none.
 	Remark string `json:"remark,omitempty"`
 }
 
@@ -135,7 +135,7 @@ func scheduleRow(v temporalclient.View) ScheduleRow {
 // SchedulesView are the schedules of re-trainings.
 type SchedulesView struct {
 	Schedules []ScheduleRow `json:"schedules"`
-	// Remark says why there are none.
+	// Remark tells why there are none.
 	Remark string `json:"remark,omitempty"`
 }
 

@@ -101,7 +101,7 @@ type Preview struct {
 	Step     int      `json:"step"`
 	Changes  []Change `json:"changes"`
 	Warnings []string `json:"warnings"`
-	// Problems says why the run would refuse it.
+	// Problems tells why the run would refuse it.
 	Problems []string `json:"problems"`
 }
 

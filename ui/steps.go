@@ -40,7 +40,7 @@ type StepView struct {
 	Record *run.StepRecord `json:"record,omitempty"`
 	Step   int             `json:"step"`
 	Groups []GroupRow      `json:"groups"`
-	// Texts says why the trajectories are missing; empty where they are stored.
+	// Texts tells why the trajectories are missing; empty where they are stored.
 	Texts string `json:"texts,omitempty"`
 	// Last is the newest step that the run has a record of.
 	Last int `json:"last"`
@@ -95,7 +95,7 @@ func (sp *stepPages) showStep(r *request) (StepView, error) {
 type Columns struct {
 	Rows int            `json:"rows"`
 	Data map[string]any `json:"data"`
-	// Source says where the rows come from: the index of the step, or its trajectories.
+	// Source tells where the rows come from: the index of the step, or its trajectories.
 	Source string `json:"source"`
 	// Remark names what is not recorded.
 	Remark string `json:"remark,omitempty"`
@@ -249,9 +249,9 @@ type GroupView struct {
 	Fate    string       `json:"fate"`
 	Why     string       `json:"why"`
 	Rows    []RolloutRow `json:"rows"`
-	// Source says whether fates are recorded (index) or derived (trajectories).
+	// Source reports whether fates are recorded (index) or derived (trajectories).
 	Source string `json:"source"`
-	// Texts says why the trajectories are missing; empty where they are stored.
+	// Texts tells why the trajectories are missing; empty where they are stored.
 	Texts string `json:"texts,omitempty"`
 	// Problems holds the ids of the step's groups, for links to the next one.
 	Problems []string `json:"problems"`

@@ -20,7 +20,7 @@ type Span struct {
 	Name  string    `json:"name"`
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// Open says that it has not ended.
+	// Open means that it has not ended.
 	Open bool   `json:"open,omitempty"`
 	Text string `json:"text,omitempty"`
 	// Step is the last step of a stage, for a link.

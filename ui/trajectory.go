@@ -41,12 +41,12 @@ type TrajectoryView struct {
 	Details       string     `json:"reward_details,omitempty"`
 	Err           string     `json:"err,omitempty"`
 	Why           string     `json:"why,omitempty"`
-	// Times says why Spent is missing; empty where the run records times.
+	// Times tells why Spent is missing; empty where the run records times.
 	Times string     `json:"times"`
 	Spent *SpentView `json:"spent,omitempty"`
 	// Rollouts holds the rollouts of the group, for links to the next one.
 	Rollouts []int `json:"rollouts"`
-	// Cut says how many bytes of text are left out; empty for none.
+	// Cut tells how many bytes of text are left out; empty for none.
 	Cut string `json:"cut,omitempty"`
 }
 

@@ -18,7 +18,7 @@ import (
 	"temper/trainer/weights/sharedmem"
 )
 
-// Place is what every role knows of its surroundings.
+// Place holds the options that all roles share.
 type Place struct {
 	config.Process
 	Log *slog.Logger
@@ -59,7 +59,7 @@ func Dial(ctx context.Context, p *config.Process, log *slog.Logger) (client.Clie
 	return temporalclient.Dial(ctx, temporalclient.Config{Address: p.TemporalAddress, Namespace: p.Namespace, Logger: log})
 }
 
-// connection is what a role that polls a queue works with.
+// connection holds the connections of a role that polls a queue.
 type connection struct {
 	client client.Client
 	store  blob.Store

@@ -30,7 +30,7 @@ import (
 // rssInterval is short enough to see an evaluation's peak.
 const rssInterval = time.Second
 
-// ControlOptions are what a control role can be told.
+// ControlOptions configure a control role.
 type ControlOptions struct {
 	Place
 	// MemoryOf is the process whose descendants make up the service; a summary has

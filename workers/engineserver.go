@@ -37,7 +37,7 @@ const EngineTokenKey = "TEMPER_ENGINE_TOKEN" //nolint:gosec // a name
 // engines, where the machine does not trust them.
 const EngineCAKey = "TEMPER_ENGINE_TLS_CA"
 
-// EngineOptions are what an engine role can be told.
+// EngineOptions configure an engine role.
 type EngineOptions struct {
 	Place
 	// Run whose policies are served. One process serves one run.
@@ -260,7 +260,7 @@ func (s *engineServer) serve(ctx context.Context, engine remote.ServedEngine, wh
 	return g.Wait()
 }
 
-// lastAnswers is what generations that were cut may take to be answered.
+// lastAnswers bounds the time to answer generations that were cut.
 const lastAnswers = 2 * time.Second
 
 // finish waits for the generations under way. Those that take too long are answered with

@@ -14,7 +14,7 @@ import (
 	"temper/sandbox/metrics"
 )
 
-// GatewayOptions are what a gateway role can be told.
+// GatewayOptions configure a gateway role.
 type GatewayOptions struct {
 	Service gateway.Service
 	// Judge bounds the programs of Code-Judge clients.
@@ -65,7 +65,7 @@ func mountOnGateway(g *gateway.Gateway, o GatewayOptions, v *Vitals) (sandbox.Ex
 	return exec, more
 }
 
-// gatewaySources are what the metrics show besides the calls.
+// gatewaySources returns the sources of the metrics besides the calls.
 func gatewaySources(g *gateway.Gateway, build string) metrics.Sources {
 	return metrics.Sources{
 		Build: build,

@@ -22,8 +22,8 @@ func limitMemory(c *trainer.Config, minibatches int, limit int64) {
 	}
 }
 
-// savedBytes is what a save copies of each parameter: its weight and two moments.
-// The memory of the copy is kept for the next save.
+// savedBytes is the number of bytes that a save copies for each parameter: its weight and
+// two moments. The memory of the copy is kept for the next save.
 const savedBytes = 12
 
 // stepBytes estimates the memory of passes on the Go backend, in a step of so many
@@ -55,9 +55,9 @@ func memoryLimit(root fs.FS) int64 {
 	return limit
 }
 
-// availableMemory is what this process may still take, by the machine and by its control
-// groups, where files in memory count as taken and pages that the kernel only caches do
-// not. It is 0 where the system does not say.
+// availableMemory returns the memory that this process may still take, by the machine and
+// by its control groups. Files in memory count as taken, pages that the kernel only caches
+// do not. It is 0 if the system does not report it.
 func availableMemory(root fs.FS) int64 {
 	free, machine := memoryField(root, "MemAvailable:"), machineMemory(root)
 	for _, g := range memoryGroups(root) {

@@ -19,7 +19,7 @@ import (
 	"temper/workflows"
 )
 
-// ClusterOptions say where a control role gives runs dedicated workers.
+// ClusterOptions define where a control role gives runs dedicated workers.
 type ClusterOptions struct {
 	// Backend is nil where there is no cluster.
 	Backend  placement.Backend

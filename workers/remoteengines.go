@@ -19,7 +19,7 @@ import (
 	"temper/internal/sampling"
 )
 
-// EnginesOptions say where the engines of other processes are.
+// EnginesOptions define where the engines of other processes are.
 type EnginesOptions struct {
 	// Registry finds engines by their leases in the store.
 	Registry bool
@@ -39,8 +39,8 @@ type engineAddress struct {
 	draining bool
 }
 
-// engineWatcher keeps the engines of a run in a fleet: the engines that can be found, answer and
-// are what they should be.
+// engineWatcher keeps the engines of a run in a fleet: the engines that it finds, that
+// answer and that fit the run.
 type engineWatcher struct {
 	group  *fleet.Fleet
 	run    string

@@ -20,8 +20,8 @@ import (
 	"temper/internal/role"
 )
 
-// Role is what one process of the service is for. Building one touches nothing:
-// what is wrong with its places shows when it serves.
+// Role is the purpose of one process of the service. Building one touches nothing: errors
+// of its places show when it serves.
 type Role struct {
 	// Row is the role in the table of roles. Its needs must be reachable for the role to be ready. A role with
 	// OwnListener answers for health and metrics in Run.
@@ -39,7 +39,7 @@ type Vitals struct {
 	Metrics *prometheus.Registry
 }
 
-// ServeOptions say where a role answers for its health and metrics.
+// ServeOptions define where a role answers for its health and metrics.
 type ServeOptions struct {
 	// Listen is host:port or unix:/path; port 0 takes any. Roles with a listener of
 	// their own ignore it.

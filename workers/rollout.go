@@ -19,7 +19,7 @@ import (
 	"temper/workflows"
 )
 
-// RolloutOptions are what a rollout role can be told.
+// RolloutOptions configure a rollout role.
 type RolloutOptions struct {
 	Place
 	// Queue is the queue of the one run that the role works for; "" works for all runs without

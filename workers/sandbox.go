@@ -44,7 +44,7 @@ func SandboxClientOptions() (httpapi.Options, error) {
 	return httpapi.Options{Token: os.Getenv(SandboxTokenKey), TLS: config}, nil
 }
 
-// SandboxOptions are what a sandbox role can be told.
+// SandboxOptions configure a sandbox role.
 type SandboxOptions struct {
 	Node node.Config
 	// Gateway is the URL of a gateway that the node serves; empty for none.
@@ -52,8 +52,8 @@ type SandboxOptions struct {
 	// Advertise is host:port at which that gateway reaches the node; empty is the
 	// address where the node listens.
 	Advertise string
-	// NodeToken is what the node joins with, and what the gateway calls it with; the
-	// token of Node.Server stays good for other callers.
+	// NodeToken is the token with which the node joins, and with which the gateway calls
+	// it; the token of Node.Server stays good for other callers.
 	NodeToken string
 	// GatewayTLS is how the node trusts an https gateway and shows itself to it; nil for the
 	// authorities of the machine.

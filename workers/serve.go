@@ -23,15 +23,15 @@ import (
 // model send as a bearer token.
 const ServeKeyKey = "TEMPER_SERVE_KEY" //nolint:gosec // a name
 
-// ModelOptions are what a role that serves a model can be told.
+// ModelOptions configure a role that serves a model.
 type ModelOptions struct {
 	// Dir is the model in Hugging Face layout.
 	Dir string
-	// Name is what clients call it; the base name of Dir where empty.
+	// Name is the model's name for clients; the base name of Dir if empty.
 	Name string
 	// Backend for tensors; empty is the Go backend.
 	Backend string
-	// MaxContext bounds prompt and answer together; 0 is what the model allows.
+	// MaxContext bounds prompt and answer together; 0 is the model's limit.
 	MaxContext int
 	// Slots is the number of answers that are sampled at a time.
 	Slots  int

@@ -35,7 +35,7 @@ type Talk struct {
 	Tools    []string          // the tools by name; by default those of the run, or Python
 	NoTools  bool
 	Process  *config.Process
-	// Sandbox says that the process names the sandbox that runs the tools; otherwise the
+	// Sandbox means that the process names the sandbox that runs the tools; otherwise the
 	// talk starts its own.
 	Sandbox bool
 
@@ -50,7 +50,7 @@ func (t *Talk) Close() {
 	}
 }
 
-// Rollout says how the run of the model samples; nil for a model of no run.
+// Rollout reports how the run of the model samples; nil for a model of no run.
 func (t *Talk) Rollout() *config.Rollout { return t.rollout }
 
 // Open loads the model into this process, or connects to its server.
@@ -76,7 +76,7 @@ func (t *Talk) Open(ctx context.Context) error {
 	return t.Client.Check(ctx)
 }
 
-// ToolConfig says which tools the model has, and opens a sandbox for size programs at a
+// ToolConfig reports which tools the model has, and opens a sandbox for size programs at a
 // time. ok is false if the model has no tools.
 func (t *Talk) ToolConfig(ctx context.Context, size int) (cfg chatclient.ToolConfig, ok bool, err error) {
 	cfg = chatclient.ToolConfig{Names: t.Tools, Name: fmt.Sprintf("chat/%d", os.Getpid()), MaxResponseChars: MaxToolChars}

@@ -21,7 +21,7 @@ import (
 // The supervisor kills 15 s after it asked, and draining may take 10 of them.
 const savePatience = 3 * time.Second
 
-// TrainerOptions are what a trainer role can be told.
+// TrainerOptions configure a trainer role.
 type TrainerOptions struct {
 	Place
 	// Queue is the queue of the one run that the role works for; "" works for all runs without

@@ -32,7 +32,7 @@ type AblationState struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// counts says how many runs are in each state.
+// counts reports how many runs are in each state.
 func (s AblationStatus) counts() string {
 	n := map[string]int{}
 	for _, r := range s.Runs {
@@ -96,7 +96,7 @@ func (a *ablating) listen(ctx workflow.Context) error {
 		workflow.QueryHandlerOptions{Description: "The runs of the ablation and how each is."})
 }
 
-// refusal says why a command makes no sense now; nil accepts it.
+// refusal reports why a command makes no sense now; nil accepts it.
 func (a *ablating) refusal(name string, c Command) error {
 	if err := cmp.Or(c.check(), checkKeys(name, c)); err != nil {
 		return err

@@ -113,7 +113,7 @@ func frozenStatus(ctx context.Context, c client.Client, runID string, described 
 	return s
 }
 
-// withFrozenStage says that the server has paused the stage of a run.
+// withFrozenStage reports that the server has paused the stage of a run.
 func (s RunStatus) withFrozenStage(f *Freeze) RunStatus {
 	f.Below = true
 	s.Frozen = f

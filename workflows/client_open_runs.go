@@ -78,8 +78,8 @@ func ListAll(ctx context.Context, c client.Client, query string) (out []*workflo
 const (
 	// statusTimeout bounds one question about the open runs.
 	statusTimeout = 2 * time.Second
-	// maxRunsAsked bounds the runs that are asked; of the others there is what the
-	// server lists.
+	// maxRunsAsked bounds the runs that are asked; for the others the server's list has to
+	// do.
 	maxRunsAsked = 16
 )
 

@@ -46,7 +46,7 @@ func forgotten(who run.Owner) setup.Execution {
 	return setup.Execution{Workflow: who.Workflow, State: "is not on the server any more"}
 }
 
-// inWords says how an execution is, for the end of a sentence.
+// inWords reports how an execution is, for the end of a sentence.
 func inWords(s enums.WorkflowExecutionStatus) string {
 	switch s {
 	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING, enums.WORKFLOW_EXECUTION_STATUS_PAUSED:

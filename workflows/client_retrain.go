@@ -22,7 +22,7 @@ import (
 // server; what was missed for longer is left out. Temporal's own default is a year.
 const DefaultCatchup = 6 * time.Hour
 
-// ErrScheduleExists says that a schedule of that id is there.
+// ErrScheduleExists means that a schedule of that id is there.
 var ErrScheduleExists = errors.New("exists already")
 
 // Overlaps are the names of the policies for a re-training that is due while another one of

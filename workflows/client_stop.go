@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// ErrStuck says that a run cannot answer, because a task of one of its workflows fails
+// ErrStuck means that a run cannot answer, because a task of one of its workflows fails
 // again and again.
 var ErrStuck = errors.New("the run is stuck")
 

@@ -93,7 +93,7 @@ func commandOf(queue string) string {
 	}
 }
 
-// unserved says that an activity waits in a queue that no worker has polled for minutes.
+// unserved reports that an activity waits in a queue that no worker has polled for minutes.
 // A process that is busy with another run does not poll either.
 func unserved(ctx context.Context, c client.Client, a *workflow.PendingActivityInfo) string {
 	queue := a.GetActivityOptions().GetTaskQueue().GetName()
@@ -119,7 +119,7 @@ const StateStuck State = "stuck"
 // out a first task that failed at once, and answers no query from this attempt on.
 const stuckAttempts = 3
 
-// stuckTask says why the tasks of a workflow fail; "" where they do not.
+// stuckTask reports why the tasks of a workflow fail; "" where they do not.
 func stuckTask(ctx context.Context, c client.Client, d *workflowservice.DescribeWorkflowExecutionResponse) Trouble {
 	task := d.GetPendingWorkflowTask()
 	if task.GetAttempt() < stuckAttempts || d.GetWorkflowExecutionInfo().GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING {

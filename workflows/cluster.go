@@ -21,7 +21,7 @@ const (
 	ClusterWorkflowID = "cluster"
 )
 
-// ClusterInput is what one execution of Cluster hands to the next.
+// ClusterInput is the state that one execution of Cluster hands to the next.
 type ClusterInput struct {
 	Floor    placement.Admission `json:"floor"`
 	Settings placement.Settings  `json:"settings"`
@@ -87,7 +87,7 @@ type cluster struct {
 	ClusterInput
 	digest string
 	looked time.Time
-	// news says that something has come since the last decision, looks counts the looks
+	// news means that something has come since the last decision, looks counts the looks
 	// since then.
 	news    bool
 	looks   int

@@ -103,7 +103,7 @@ func (c Command) check() error {
 	return nil
 }
 
-// grammar is what a command takes besides reason and by, and what it does.
+// grammar lists the fields that a command takes besides reason and by, and its effect.
 type grammar struct {
 	keys  []string
 	about string // for the web UI
@@ -146,7 +146,7 @@ func describe(name string) string {
 	return grammars()[name].about + ` Argument: one JSON object; "reason" and "by" are optional.`
 }
 
-// checkKeys says what the command does not take; nil when it takes everything.
+// checkKeys reports what the command does not take; nil when it takes everything.
 func checkKeys(name string, c Command) error {
 	if c.wrong != nil {
 		return fmt.Errorf("%s: %w", name, c.wrong)

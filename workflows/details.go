@@ -35,7 +35,7 @@ func pageURL(namespace, workflowID string) string {
 	return fmt.Sprintf("namespaces/%s/workflows/%s", url.PathEscape(namespace), url.PathEscape(workflowID))
 }
 
-// pauseText says why, by whom and since when the run is paused or stopping.
+// pauseText reports why, by whom and since when the run is paused or stopping.
 func (s RunStatus) pauseText() string {
 	text := escapeCell(byWhom(s.Reason, s.By))
 	if s.Since != nil {

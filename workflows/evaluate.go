@@ -15,7 +15,7 @@ type EvaluateRunInput struct {
 	RunID string `json:"run_id"`
 	// Version of the policy; nil takes the one of the run's last planned step.
 	Version *int64 `json:"version,omitempty"`
-	// Final says that the run has ended with this policy, so that the result is the
+	// Final means that the run has ended with this policy, so that the result is the
 	// run's final one. Otherwise it is labelled by the policy's step.
 	Final bool `json:"final,omitempty"`
 }

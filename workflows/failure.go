@@ -11,11 +11,10 @@ import (
 	"temper/internal/fault"
 )
 
-// asFailure turns the error of an activity, however deep below, into the failure
-// of the workflow: its message is what a person reads, its type what a client switches
-// on. Its cause is the cause of the error alone: the chain that leads to it would say the
-// same again, once for each workflow and activity on the way, which have their own
-// events in the history.
+// asFailure turns the error of an activity, however deep below, into the failure of the
+// workflow: its message is for a person, its type for a client to switch on. Its cause is
+// the cause of the error alone: the chain above it would repeat the text once for each
+// workflow and activity on the way, which have their own events in the history.
 func asFailure(err error) error {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {
@@ -24,7 +23,7 @@ func asFailure(err error) error {
 	return temporal.NewNonRetryableApplicationError(app.Message(), app.Type(), errors.Unwrap(app))
 }
 
-// failureText is what a person reads of a failure, without types and causes.
+// failureText returns the text of a failure for a person, without types and causes.
 func failureText(err error) string {
 	var app *temporal.ApplicationError
 	var late *temporal.TimeoutError

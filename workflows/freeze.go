@@ -8,21 +8,21 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Freeze is a pause by the server itself, which is what the button "Pause Workflow"
-// of the web UI does. It takes the workflow tasks from one workflow, which then
-// answers no query, while its parent and its child run. Package freeze tells those two,
-// and their gates hold them at the next safe point.
+// Freeze is a pause by the server itself, made by the button "Pause Workflow" of the web
+// UI. It takes the workflow tasks from one workflow, which then answers no query, while its
+// parent and its child run. Package temporalclient tells those two, and their gates hold
+// them at the next safe point.
 type Freeze struct {
 	// Workflow is the id of the paused workflow.
 	Workflow string    `json:"workflow"`
 	Reason   string    `json:"reason,omitempty"`
 	By       string    `json:"by,omitempty"`
 	Since    time.Time `json:"since"`
-	// Below says that the paused workflow is the child of the one that holds this.
+	// Below means that the paused workflow is the child of the one that holds this.
 	Below bool `json:"below,omitempty"`
 }
 
-// String says what is paused, by whom and why.
+// String reports what is paused, by whom and why.
 func (f *Freeze) String() string {
 	return fmt.Sprintf("workflow %s is paused on the server%s", f.Workflow, byWhom(f.Reason, f.By))
 }
@@ -43,7 +43,7 @@ type freezeSignal struct {
 // held reports whether the gate holds its workflow at safe points.
 func (g *gateState) held() bool { return g.Paused || g.Frozen != nil || g.Yield != nil }
 
-// cause is what holds a gate, for comparison.
+// cause returns the causes that hold a gate, for comparison.
 func (g *gateState) cause() gateCause { return gateCause{g.Paused, g.Frozen, g.Yield} }
 
 type gateCause struct {

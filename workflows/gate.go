@@ -19,8 +19,8 @@ var errStop = errors.New("stopped")
 // errSkip leaves a stage at a safe point because it is to be skipped.
 var errSkip = errors.New("skipped")
 
-// holding is what pause, resume and stop have asked for. A run hands it to its
-// stage, and a stage to its run.
+// holding is the state set by pause, resume and stop. A run hands it to its stage, and a
+// stage to its run.
 type holding struct {
 	Paused   bool `json:"paused,omitempty"`
 	Stopping bool `json:"stopping,omitempty"`
@@ -222,7 +222,7 @@ func (g *gate) refuseNew(name string, c Command) error {
 // stoppingAlready ends the refusal of a second stop.
 const stoppingAlready = "is stopping already"
 
-// refusal says why a command makes no sense now; nil accepts it.
+// refusal reports why a command makes no sense now; nil accepts it.
 func (g *gate) refusal(name string, c Command) error {
 	if err := checkKeys(name, c); err != nil {
 		return err

@@ -22,7 +22,7 @@ type order struct {
 	Seal string `json:"seal,omitempty"`
 }
 
-// receipt is what came of an order.
+// receipt is the result of an order.
 type receipt struct {
 	ID     int    `json:"id"`
 	Answer string `json:"answer,omitempty"`
@@ -33,9 +33,9 @@ type receipt struct {
 	Seal    string       `json:"seal,omitempty"`
 }
 
-// seal is what the signals of one execution of a run and its stages carry. It keeps
-// out what a person sends by mistake, and what is left of an earlier execution of the
-// run. It is no secret: who may send signals may send commands as well.
+// seal returns the value that the signals of one execution of a run and its stages carry.
+// It keeps out signals that a person sends by mistake, and those of an earlier execution of
+// the run. It is no secret: a sender of signals may send commands as well.
 func seal(ctx workflow.Context) string {
 	info := workflow.GetInfo(ctx)
 	return cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID) // a reset keeps the first

@@ -50,7 +50,7 @@ func searchAttributes(known bool, runID, stage string, step int) temporal.Search
 	return temporal.NewSearchAttributes(updates...)
 }
 
-// runAttributes and stageAttributes are what the run itself is found by.
+// runAttributes and stageAttributes are the search attributes of the run itself.
 func runAttributes(runID string) []temporal.SearchAttributeUpdate {
 	return []temporal.SearchAttributeUpdate{temporal.NewSearchAttributeKeyKeyword(AttributeRun).ValueSet(runID)}
 }

@@ -16,10 +16,9 @@ import (
 	"temper/internal/run/retrain"
 )
 
-// Retrain makes one re-training of a schedule: it looks for new problems, runs
-// RLRun on them from the last good policy, and publishes what comes out if it
-// passes the gate. A Temporal Schedule starts it; its one argument is what a
-// person writes there, see retrain.Input.
+// Retrain makes one re-training of a schedule: it looks for new problems, runs RLRun on
+// them from the last good policy, and publishes the new policy if it passes the gate. A
+// Temporal Schedule starts it; a person writes its one argument there, see retrain.Input.
 func Retrain(ctx workflow.Context, in retrain.Input) (retrain.Outcome, error) {
 	info := workflow.GetInfo(ctx)
 	r := &retraining{in: in, runID: runIDOfStart(info, retrainRunID(info.WorkflowExecution.ID))}
@@ -115,7 +114,7 @@ func (r *retraining) files() string {
 	return fmt.Sprintf("%d files", r.plan.NumFiles)
 }
 
-// from says where the run starts.
+// from reports where the run starts.
 func (r *retraining) from() string {
 	if r.plan.From == "" {
 		return ", from the recipe's start"

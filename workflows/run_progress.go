@@ -101,7 +101,7 @@ func (p *progress) madeBefore(i int) int {
 	return n
 }
 
-// inheritedSkip is what the parent of a fork was told of a stage, by its index
+// inheritedSkip returns the skip of a stage in the parent of a fork, by the stage's index
 // from 1.
 func (p *progress) inheritedSkip(index int) (run.Skip, bool) {
 	skip, ok := p.inherited[index]

@@ -25,7 +25,7 @@ type Yield struct {
 	// Now interrupts what is in flight; Lost says that the trainer is gone, so that nothing can be saved.
 	Now  bool `json:"now,omitempty"`
 	Lost bool `json:"lost,omitempty"`
-	// Parked says that the run gives up its room since it is paused, and asks for it again
+	// Parked means that the run gives up its room since it is paused, and asks for it again
 	// when it is resumed.
 	Parked bool `json:"parked,omitempty"`
 }
@@ -44,7 +44,7 @@ type clusterRoom struct {
 	epoch int
 	given int
 	holds bool
-	// waits says what the run waits for while it has no room.
+	// waits tells what the run waits for while it has no room.
 	waits string
 	// asked is true once the run has asked for room, parking while a timer decides whether
 	// the paused run gives it back.

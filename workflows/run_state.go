@@ -9,7 +9,7 @@ import (
 	"temper/internal/run"
 )
 
-// runState is what a run does now, and how it shows that: as its status, on its page of the
+// runState is the current state of a run, which shows it as its status, on its page of the
 // web UI and as a search attribute.
 type runState struct {
 	runID string
@@ -22,7 +22,7 @@ type runState struct {
 	childID string // workflow id of the stage that runs now
 	alerts  []string
 	closing bool // the summary is being written
-	// ended says how the run ended where it is no good end, and why.
+	// ended tells how the run ended where it is no good end, and why.
 	ended     State
 	why       string
 	summary   string // its path

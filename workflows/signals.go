@@ -42,7 +42,7 @@ type signalStore struct {
 
 type signalStoreKey struct{}
 
-// signalStoreSize is what the SDK gives a signal.
+// signalStoreSize is the size of the SDK's own channels of signals.
 const signalStoreSize = 100_000
 
 // ExecuteWorkflow lets the workflow find its signalStore.

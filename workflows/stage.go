@@ -22,14 +22,14 @@ type StageInput struct {
 	// StepsPerExecution is the number of steps before the stage continues as new.
 	StepsPerExecution int  `json:"steps_per_execution"`
 	SearchAttributes  bool `json:"search_attributes,omitempty"`
-	// ProgressAttributes says whether step and reward are told as well.
+	// ProgressAttributes reports whether step and reward are told as well.
 	ProgressAttributes bool `json:"progress_attributes,omitempty"`
 	// Priority of the run, 0 for the default.
 	Priority int `json:"priority,omitempty"`
 	// EndBefore is the step that a fork's stage ends before, as its parent's did; 0
 	// = none.
 	EndBefore int `json:"end_before,omitempty"`
-	// Seal is what the signals of the run carry.
+	// Seal is carried by the signals of the run; see seal.
 	Seal string `json:"seal,omitempty"`
 	// Window is how many steps sampling may be ahead of learning; 0 = none.
 	Window int `json:"window,omitempty"`
@@ -74,14 +74,14 @@ type StageProgress struct {
 	Ahead []sampledStep `json:"ahead,omitempty"`
 }
 
-// StageResult is what the run needs of a finished stage.
+// StageResult is the run's data of a finished stage.
 type StageResult struct {
 	Policy run.Policy       `json:"policy"`
 	Filter run.FilterResult `json:"filter"`
 	// Step is the last finished step, counted through the run.
 	Step int         `json:"step"`
 	Last StepNumbers `json:"last"`
-	// Note says why the stage ended before its last step; empty when it did not.
+	// Note tells why the stage ended before its last step; empty when it did not.
 	Note string `json:"note,omitempty"`
 	// Cut is "skip" or "stop" where a command ended the stage, and "until" where its figures
 	// did.
@@ -353,7 +353,7 @@ func (s *stage) recordCut(ctx workflow.Context, cause error) (kind, note string,
 	return kind, note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
 }
 
-// stageSignal is what a stage signals to its run at a pause and at its end.
+// stageSignal is the signal of a stage to its run at a pause and at its end.
 type stageSignal struct {
 	holding
 	// Alerts are the troubles that stand. Where only they are news, the rest says
@@ -362,7 +362,7 @@ type stageSignal struct {
 	OnlyAlerts bool        `json:"only_alerts,omitempty"`
 	Last       StepNumbers `json:"last"`
 	Saved      int         `json:"saved,omitempty"`
-	// Yields says that the stage stands at a safe point and has saved, since the run has to
+	// Yields means that the stage stands at a safe point and has saved, since the run has to
 	// give up its room.
 	Yields bool   `json:"yields,omitempty"`
 	Seal   string `json:"seal,omitempty"`

@@ -20,11 +20,11 @@ type stageJudge struct {
 	in   *StageInput
 	at   *StageProgress
 	gate *gate
-	// verdict is what ended the stage; nil for none.
+	// verdict ended the stage; nil for none.
 	verdict *judged
 }
 
-// judged is what became of a stage after a step.
+// judged is the verdict on a stage after a step.
 type judged struct {
 	kind, reason string
 }

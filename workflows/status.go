@@ -7,7 +7,7 @@ import (
 	"temper/internal/run"
 )
 
-// State says what a run or a stage is doing.
+// State tells what a run or a stage is doing.
 type State string
 
 // The states of a run, in the order in which a run meets them.
@@ -36,11 +36,11 @@ const (
 type RunStatus struct {
 	RunID string `json:"run_id"`
 	State State  `json:"state"`
-	// Opened says that the configuration is accepted and the run id taken, Prepared
+	// Opened means that the configuration is accepted and the run id taken, Prepared
 	// that all data is there, too.
 	Opened   bool `json:"opened,omitempty"`
 	Prepared bool `json:"prepared,omitempty"`
-	// NotPromised says which bits another run of the same configuration may have
+	// NotPromised tells which bits another run of the same configuration may have
 	// otherwise. The command that shows a status adds it.
 	NotPromised string `json:"not_promised,omitempty"`
 	// Child is the workflow id of the stage that runs now; ask it for the steps.
@@ -59,12 +59,13 @@ type RunStatus struct {
 	// evaluations not counted; 0 = not known.
 	ETASeconds    float64 `json:"eta_seconds"`
 	PolicyVersion int64   `json:"policy_version"`
-	// Reason is what the person who paused or stopped the run gave, By who that
-	// was, where it was said, and Since when.
+	// Reason, By and Since describe a pause or stop: the reason given, the person if known,
+	// and the time.
 	Reason string     `json:"reason,omitempty"`
 	By     string     `json:"by,omitempty"`
 	Since  *time.Time `json:"since,omitempty"`
-	// Frozen is what the server itself has paused: the run, its stage or what started it.
+	// Frozen is the server's own pause: of the run, its stage or the workflow that started
+	// it.
 	Frozen *Freeze `json:"frozen,omitempty"`
 	// Amendments are the changes of the configuration, one line each.
 	Amendments []string `json:"amendments,omitempty"`
@@ -94,7 +95,7 @@ type StageStatus struct {
 	// Before and After are nil until measured.
 	Before *Outcome `json:"before,omitempty"`
 	After  *Outcome `json:"after,omitempty"`
-	// Note says why a stage ended early.
+	// Note tells why a stage ended early.
 	Note string `json:"note,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 	"temper/internal/run/chain"
 )
 
-// StepInput says which step to make and from which policy.
+// StepInput tells which step to make and from which policy.
 type StepInput struct {
 	Run      run.Ref    `json:"run"`
 	Stage    run.Stage  `json:"stage"`
@@ -32,7 +32,7 @@ type StepInput struct {
 type StepResult struct {
 	Policy  run.Policy  `json:"policy"`
 	Numbers StepNumbers `json:"numbers"`
-	// Watched is what the watch says of the step.
+	// Watched is the watch's result of the step.
 	Watched run.Watched `json:"watched,omitzero"`
 }
 

@@ -25,7 +25,7 @@ import (
 	"temper/trainer/weights/safetensors"
 )
 
-// analyzing is what a person asks of an analysis.
+// analyzing holds the flags of an analysis.
 type analyzing struct {
 	runID, out, backend string
 	step, trajectories  int

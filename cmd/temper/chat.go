@@ -22,7 +22,7 @@ import (
 // ChatKeyKey is the variable of the environment with the key for a server of --url.
 const ChatKeyKey = "TEMPER_CHAT_KEY" //nolint:gosec // a name
 
-// chatting is what a person asks of a chat.
+// chatting holds the flags of a chat.
 type chatting struct {
 	workers.Talk
 	modelFlags

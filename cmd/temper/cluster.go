@@ -22,7 +22,7 @@ import (
 	"temper/jobs/spec"
 )
 
-// clusterFlags say which cluster is meant, and where its Nomad is.
+// clusterFlags define which cluster is meant, and where its Nomad is.
 type clusterFlags struct {
 	file string
 	cfg  nomad.Config

@@ -17,7 +17,7 @@ import (
 	"temper/workflows"
 )
 
-// drainOptions say how a node is emptied.
+// drainOptions define how a node is emptied.
 type drainOptions struct {
 	deadline, patience time.Duration
 	reason             string

@@ -41,8 +41,8 @@ func (e *modelEval) judgeAgain(cmd *cobra.Command, asJSON bool) error {
 	return e.report(cmd, cfg, samples, asJSON)
 }
 
-// setsOfFlags is for a folder that does not say how its samples were made: it is taken to
-// be what the flags and the suites say.
+// setsOfFlags takes the sets from the flags and the suites, for a folder that does not
+// record how its samples were made.
 func (e *modelEval) setsOfFlags(cmd *cobra.Command, cfg *evaluate.Config) error {
 	cfg.Seed, cfg.System = e.seed, e.chat.system
 	if err := e.readSets(cmd, cfg, (*config.Rollout)(nil)); err != nil {

@@ -78,7 +78,7 @@ func hostName() string {
 	return name
 }
 
-// engineFlags say which engines of other processes sample.
+// engineFlags define which engines of other processes sample.
 type engineFlags struct{ where, tokenFile string }
 
 // registryWord is the value of --engines with which engines are found in the store.

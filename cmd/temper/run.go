@@ -95,7 +95,7 @@ func printDryRun(cmd *cobra.Command, p *config.Process, s *runclient.Submission)
 	return export.Checked(cmd.OutOrStdout(), s.File, cfg, found)
 }
 
-// starting says what a command does once the server has a run.
+// starting tells what a command does once the server has a run.
 type starting struct {
 	wait, noWait, asJSON bool
 }

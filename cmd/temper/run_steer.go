@@ -146,7 +146,7 @@ type steered struct {
 	RunID   string `json:"run_id"`
 	Command string `json:"command"`
 	Answer  string `json:"answer"`
-	// Forced says why the run was terminated, "" if it ended by itself.
+	// Forced tells why the run was terminated, "" if it ended by itself.
 	Forced string `json:"forced,omitempty"`
 }
 

@@ -43,7 +43,7 @@ func scheduleCommand(p *config.Process) *cobra.Command {
 	return cmd
 }
 
-// scheduleOrder is what a person asks for.
+// scheduleOrder holds the flags of a schedule.
 type scheduleOrder struct {
 	runclient.Submission // file and set
 	data                 []string
@@ -128,7 +128,7 @@ func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 		return err
 	}
 	if o.File != "" {
-		// Data that comes later is what --paused is for.
+		// A paused schedule may wait for its data.
 		bad = append(bad, retrain.Check(ctx, store, *in, !o.spec.Paused))
 	}
 	if err := errors.Join(bad...); err != nil {

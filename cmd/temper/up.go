@@ -26,7 +26,7 @@ import (
 	"temper/workflows"
 )
 
-// upOptions say what `temper up` starts and when it ends.
+// upOptions define what `temper up` starts and when it ends.
 type upOptions struct {
 	runclient.Submission
 	exit, exitSet bool
@@ -252,8 +252,8 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *cli.Screen, 
 	return nil
 }
 
-// stoppedEarly is how a service ends that was told to stop before it had begun its run:
-// well, where it has none.
+// stoppedEarly returns the error of a service that was told to stop before it had begun its
+// run; nil if it has no run.
 func (o *upOptions) stoppedEarly() error {
 	if o.File == "" {
 		return nil
@@ -281,7 +281,7 @@ func nameOpenRuns(ctx context.Context, c client.Client, s *cli.Screen, log *slog
 	}
 }
 
-// runsPage is where our own server sends a browser to the list of runs.
+// runsPage returns the page to which our own server redirects a browser: the list of runs.
 func runsPage(embedded bool) string {
 	if embedded {
 		return "/runs"

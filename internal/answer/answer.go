@@ -20,7 +20,7 @@ import (
 // limit. It is not safe to retry.
 var ErrInvalid = errors.New("truth is invalid")
 
-// Method says how a verdict came about.
+// Method tells how a verdict came about.
 type Method string
 
 // Methods.
@@ -32,7 +32,7 @@ const (
 	MethodUndecided Method = "undecided" // the answer could not be decided within the limits of a comparison
 )
 
-// Verdict is what a comparison found.
+// Verdict is the result of a comparison.
 type Verdict struct {
 	Equal  bool
 	Method Method

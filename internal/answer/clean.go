@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// openBoxes is how many boxes at the end of a text may be left open before it is
-// taken for one without boxes.
+// openBoxes bounds the unclosed boxes at the end of a text that boxed passes over.
 const openBoxes = 16
 
 // boxed returns the content of the last complete \boxed or \fbox of text, or text.

@@ -20,8 +20,8 @@ const (
 	triedPoints  = 32
 	fewBits      = 320
 	manyBits     = 512
-	// sameBits is how close equal values must come, and apartBits how far from each other
-	// different ones must stay, both as a share of their size.
+	// sameBits and apartBits are negative powers of two, as shares of the values' size:
+	// equal values differ by less than the first, different ones by more than the second.
 	sameBits  = 400
 	apartBits = 200
 	// least is the size below which values count as if they had it, as a power of two.

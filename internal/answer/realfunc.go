@@ -42,7 +42,7 @@ var constants = sync.OnceValue(func() (c struct{ pi, ln2 *big.Float }) {
 // reals computes with prec bits and a few more.
 type reals struct{ prec uint }
 
-// spare is what a function works with beyond prec.
+// spare is the number of bits beyond prec with which functions compute.
 const spare = 64
 
 func (r reals) float() *big.Float { return new(big.Float).SetPrec(r.prec + spare) }

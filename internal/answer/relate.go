@@ -91,8 +91,8 @@ func degree() *node {
 	return &node{op: opMul, args: []*node{{op: opNum, num: big.NewRat(1, 180)}, {op: opSym, name: "pi"}}}
 }
 
-// closeShare is how far from each other, as a share of their size, two numbers may be that
-// are one number but for rounding.
+// closeShare is the largest difference of two numbers, as a share of their size, that is
+// taken for rounding.
 const closeShare = 1e-4
 
 // Close reports whether an answer equals a truth up to rounding. Numbers agree within 1e-4
@@ -320,7 +320,8 @@ func magnitude(n *node) (name, shift *node) {
 	return nil, nil
 }
 
-// ball is where |name + shift| is below or above a positive number: s has one end.
+// ball returns the set in which |name + shift| is below or above a positive number: s has
+// one end.
 func ball(name, shift *node, s span) (list []span, of string, ok bool) {
 	below, above := s.high != nil, s.low != nil
 	switch {
@@ -335,7 +336,7 @@ func ball(name, shift *node, s span) (list []span, of string, ok bool) {
 	return nil, "", false
 }
 
-// ring is where |name + shift| is between two positive numbers.
+// ring returns the set in which |name + shift| is between two positive numbers.
 func ring(n, name, shift *node) (list []span, of string, ok bool) {
 	low, high := n.args[0], n.args[2]
 	if !positive(low) || !positive(high) {
@@ -371,7 +372,7 @@ func positive(n *node) bool {
 	return z.im.Sign() == 0 && z.re.Sign() > 0
 }
 
-// maxSign is what the sign of a number may cost.
+// maxSign bounds the work to find the sign of a number.
 const maxSign = 5000
 
 // scaled takes the factor of a variable to the other side: -x < -1 is 1 < x.

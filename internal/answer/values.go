@@ -44,7 +44,7 @@ func (e *evaluation) spend(n int) error {
 	return nil
 }
 
-// sizeCost is what arithmetic with a number costs.
+// sizeCost returns the cost of arithmetic with a number.
 func sizeCost(r *big.Rat) int { return (r.Num().BitLen() + r.Denom().BitLen()) / bitsForUnit }
 
 func exactly(r *big.Rat) value { return value{exact: r} }

@@ -25,7 +25,7 @@ var (
 	ErrNotExist = errors.New("blob does not exist")
 	ErrExists   = fault.Newf(fault.Conflict, "blob exists already")
 	ErrCorrupt  = fault.Newf(fault.Corrupt, "blob does not match its reference")
-	// ErrConflict says that a Swap found something else than the caller had seen.
+	// ErrConflict means that a Swap found something else than the caller had seen.
 	ErrConflict = errors.New("blob changed since it was read")
 	// ErrUnavailable marks a failure of the store's servers, network or space
 	// that passes or that an operator mends while callers wait: retry.

@@ -19,8 +19,7 @@ func (e *RefError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *RefError) Unwrap() error { return e.Err }
 
-// AtRef says of which Ref an error is, where the error is damage and does not say so
-// itself.
+// AtRef adds the Ref to an error of damage that does not name it itself.
 func AtRef(err error, ref Ref) error {
 	if _, known := DamagedRef(err); known || !IsDamage(err) {
 		return err

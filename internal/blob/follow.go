@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// followBlock is how much is hashed at a time behind the writers.
+// followBlock is the number of bytes that are hashed at a time behind the writers.
 const followBlock = 1 << 20
 
 // hashedBuffer is an io.WriterAt of a fixed length whose bytes are hashed, in
@@ -17,8 +17,8 @@ type hashedBuffer struct {
 
 	mu   sync.Mutex
 	more sync.Cond
-	// done is how far the bytes are there without a gap; islands are what lies
-	// beyond the first gap, by its beginning.
+	// done is the length of the bytes without a gap; islands are the ranges beyond the
+	// first gap, by their beginning.
 	done    int64
 	islands map[int64]int64
 	closed  bool
@@ -53,7 +53,7 @@ func (b *hashedBuffer) WriteAt(p []byte, at int64) (int, error) {
 	}
 }
 
-// close says that nothing comes any more.
+// close ends the writes.
 func (b *hashedBuffer) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

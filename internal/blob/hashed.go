@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// HashedPutter is what a Store offers where it need not hash what was hashed before.
+// HashedPutter is a Store that can take over a hash computed before.
 type HashedPutter interface {
 	// PutHashed is Put with Always of the bytes that want pins; the store takes over their
 	// SHA-256 without computing it. It counts the bytes: another number is ErrCorrupt and

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// ParallelReader is what a Store offers besides Get where one stream is slower
-// than the link: several ranges of one version at once.
+// ParallelReader is a Store that reads several ranges of one version at once, for links
+// that are faster than one stream.
 type ParallelReader interface {
 	// ReadInto writes the bytes under key to w, in any order, and returns their
 	// number. It checks no content: compare with the Ref afterwards. After an error w

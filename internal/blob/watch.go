@@ -2,7 +2,7 @@ package blob
 
 import "context"
 
-// Watcher is what a Store offers besides List where its server announces new keys.
+// Watcher is a Store whose server announces new keys.
 type Watcher interface {
 	// Watch calls seen for each blob that is stored under the prefix from now on,
 	// with at least its key, until ctx ends or seen returns an error. An event may come

@@ -45,7 +45,7 @@ type Config struct {
 	Functions []FunctionTool
 	// SessionTools are the tools whose calls share one process; the prompt tells the policy.
 	SessionTools []string
-	// Boxed says that an answer stands in \boxed{} within the answer tags.
+	// Boxed means that an answer stands in \boxed{} within the answer tags.
 	Boxed bool
 	// SystemPrompt is trusted text of the operator. Empty means none, or the prompt of the
 	// template.

@@ -14,7 +14,7 @@ import (
 // first character while the template runs. It is a noncharacter of Unicode.
 const shield = "\U0010FFFE"
 
-// GrowthError says that a template changes text that it has already rendered. The
+// GrowthError means that a template changes text that it has already rendered. The
 // tokens of a trajectory would then differ from what the template renders.
 type GrowthError struct {
 	Template string

@@ -16,7 +16,7 @@ import (
 // maxConfigFile is the longest tokenizer_config.json that LoadTemplate reads, in bytes.
 const maxConfigFile = 64 << 20
 
-// tokenizerConfig is what a template needs of tokenizer_config.json.
+// tokenizerConfig holds the fields of tokenizer_config.json that a template needs.
 type tokenizerConfig struct {
 	templates map[string]string
 	tokens    map[string]string

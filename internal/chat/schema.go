@@ -10,7 +10,7 @@ import (
 	"temper/internal/chat/jinja"
 )
 
-// Mismatch says what a value should be by its schema; empty when it is.
+// Mismatch reports what a value should be by its schema; empty when it is.
 func Mismatch(v jinja.Value, schema *jinja.Dict) string {
 	if nullable, _ := schema.Get("nullable"); v == nil && nullable == true {
 		return ""

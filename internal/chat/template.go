@@ -57,7 +57,7 @@ func NewTemplate(name, source string, tokens map[string]string) (*Template, erro
 	return &Template{name: name, source: source, jinja: t, tokens: tokens}, nil
 }
 
-// Name says where the template comes from.
+// Name reports where the template comes from.
 func (t *Template) Name() string { return t.name }
 
 // Source is the text of the template.

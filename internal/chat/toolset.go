@@ -210,7 +210,7 @@ func (ts *Toolset) invocation(body string) Invocation {
 	return out
 }
 
-// checkArguments says why a tool cannot take the arguments; empty when it can. It
+// checkArguments reports why a tool cannot take the arguments; empty when it can. It
 // accepts arguments that the schema does not name.
 func (ts *Toolset) checkArguments(name string, args *jinja.Dict) string {
 	spec := ts.findTool(name)
@@ -296,7 +296,7 @@ func (ts *Toolset) addFunctions(schemas *jinja.List) error {
 	return nil
 }
 
-// checkStrictly says why arguments do not fit the schema; empty when they do.
+// checkStrictly reports why arguments do not fit the schema; empty when they do.
 func (spec *toolSpec) checkStrictly(args *jinja.Dict) string {
 	for _, e := range args.Entries() {
 		key, _ := e.Key.(string)

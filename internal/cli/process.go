@@ -50,7 +50,7 @@ func NewLogger(role string) *slog.Logger {
 	return slog.New(h).With("role", role)
 }
 
-// FindPython says what to do when there is no such interpreter.
+// FindPython reports what to do when there is no such interpreter.
 func FindPython(name string) error {
 	if _, err := exec.LookPath(name); err != nil {
 		return fmt.Errorf("python %q not found: install python3 or name an interpreter with --python", name)

@@ -51,7 +51,7 @@ func (a Amendment) Order() string {
 	return text
 }
 
-// Amendable says why a key cannot be amended; nil means that it can be. The tags
+// Amendable reports why a key cannot be amended; nil means that it can be. The tags
 // "amend" of the fields along the key decide:
 //
 //	yes        this key, and every key below it that has no tag

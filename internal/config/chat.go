@@ -86,7 +86,7 @@ func (c *checker) chat(r Rollout, m Model) {
 	}
 }
 
-// toolProblem says what is wrong with the i-th tool; empty when nothing is.
+// toolProblem reports what is wrong with the i-th tool; empty when nothing is.
 func (r Rollout) toolProblem(i int) string {
 	known := append(builtin.Names(), chat.NoTools)
 	t := r.Tools[i]
@@ -108,7 +108,7 @@ func (r Rollout) toolProblem(i int) string {
 	return ""
 }
 
-// fileProblem says what is wrong with a tool that is a file, as far as the file is not
+// fileProblem reports what is wrong with a tool that is a file, as far as the file is not
 // needed for it.
 func (t Tool) fileProblem(known []string) string {
 	switch {

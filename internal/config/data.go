@@ -2,11 +2,11 @@ package config
 
 import "fmt"
 
-// Data is what preparation makes of the sets of a run.
+// Data is how preparation processes the sets of a run.
 type Data struct {
 	// Mix are the files whose dialogues SFT learns from, in place of sft.data.
 	Mix []MixPart `yaml:"mix,omitempty" json:"mix,omitempty"`
-	// MixBy says what the shares of the mix are: how often the rows of a file come, in parts
+	// MixBy tells what the shares of the mix are: how often the rows of a file come, in parts
 	// of a pass too, or the file's weight in the mix.
 	MixBy string `yaml:"mix_by,omitempty" json:"mix_by,omitempty" enum:"epochs|weights" empty:"epochs"`
 	// MixNum is the number of dialogues of a mix by weights; 0 means as many as the files

@@ -44,7 +44,7 @@ type RolloutEngine struct {
 // External reports whether a server of others samples.
 func (e RolloutEngine) External() bool { return e.Kind != "" }
 
-// NotPromised says which bits a run does not promise, "" if it promises all.
+// NotPromised reports which bits a run does not promise, "" if it promises all.
 func (r Run) NotPromised() string {
 	if !r.Rollout.Engine.External() {
 		return ""

@@ -15,8 +15,8 @@ type Graphs struct {
 	// MeanTokens is the mean length that is expected of sequences. 0 stands for a third of
 	// model.max_context.
 	MeanTokens int `yaml:"mean_tokens,omitempty" json:"mean_tokens,omitempty" range:"0.." unit:"tokens"`
-	// CompileTime is what compiling one program takes on the device of the run, as the log
-	// of the trainer says. 0 stands for an estimate.
+	// CompileTime is the time to compile one program on the device of the run, as the log
+	// of the trainer reports it. 0 stands for an estimate.
 	CompileTime time.Duration `yaml:"compile_time,omitempty" json:"compile_time,omitempty" range:"0|1ms..24h"`
 }
 

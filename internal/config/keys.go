@@ -84,7 +84,7 @@ func EnumOf(tag reflect.StructTag) (values []string, ok bool) {
 	return strings.Split(text, "|"), ok
 }
 
-// nameForm is what the tag form:"name" asks for.
+// nameForm is the pattern of the tag form:"name".
 var nameForm = regexp.MustCompile(NamePattern)
 
 // NamePattern is the regular expression of names; see the tag "form".

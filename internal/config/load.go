@@ -59,7 +59,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// FaultKind says that problems are the user's to mend.
+// FaultKind reports that problems are the user's to mend.
 func (ps Problems) FaultKind() fault.Kind { return fault.InvalidConfig }
 
 // LoadFile reads a run's configuration from a YAML file, applies the overrides

@@ -85,12 +85,12 @@ type Loss struct {
 	Correction Correction `yaml:"correction,omitempty" json:"correction,omitzero"`
 	// KL holds the policy near a reference policy.
 	KL KL `yaml:"kl,omitempty" json:"kl,omitzero" amend:"no: the reference policy is chosen at the start"`
-	// Overlong is what becomes of trajectories that hit the limit of response tokens:
-	// keep trains on them; mask leaves them out of the update but not out of the
-	// baseline of their group; soft takes something from the reward of each trajectory whose
-	// end lies in the last overlong_buffer tokens before the limit, in a straight line from
-	// 0 to 1 at the limit (arXiv 2503.14476, equation 13). RoC and the choice of groups look
-	// at the reward as it was.
+	// Overlong is the treatment of trajectories that hit the limit of response tokens: keep
+	// trains on them; mask leaves them out of the update but not out of the baseline of
+	// their group; soft takes something from the reward of each trajectory whose end lies
+	// in the last overlong_buffer tokens before the limit, in a straight line from 0 to 1
+	// at the limit (arXiv 2503.14476, equation 13). RoC and the choice of groups look at
+	// the reward before this.
 	Overlong string `yaml:"overlong,omitempty" json:"overlong,omitempty" enum:"keep|mask|soft" empty:"keep" amend:"yes"`
 	// OverlongBuffer is the length of the stretch before the limit with overlong soft, and
 	// only there.
@@ -108,7 +108,7 @@ type Loss struct {
 // Correction is importance sampling between the two policies that should be
 // one: w = pi_old / pi_rollout, of a token or of a sequence's product.
 type Correction struct {
-	// Level is what a weight belongs to: a token or a whole sequence.
+	// Level is the unit of a weight: a token or a whole sequence.
 	Level string `yaml:"level,omitempty" json:"level,omitempty" enum:"token|sequence" empty:"no correction"`
 	// Cap makes min(w, cap) the weight (truncated importance sampling; usual: 2). 0 means
 	// w itself, which needs a mask (IcePop).

@@ -26,7 +26,7 @@ type Reward struct {
 	Path string `yaml:"path,omitempty" json:"path,omitempty" path:"yes" empty:"the environment"`
 	// Timeout is the processor and wall time of a call of the function.
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty" range:"0|100ms..10m" amend:"yes"`
-	// OnError is what a call that fails does: stop ends the run, exclude takes the
+	// OnError is the effect of a failed call: stop ends the run, exclude takes the
 	// trajectory out of its group and counts it among the infrastructure errors. A failed
 	// call is never a reward of 0.
 	OnError string `yaml:"on_error,omitempty" json:"on_error,omitempty" enum:"stop|exclude" empty:"stop" amend:"yes"`
@@ -46,7 +46,7 @@ func (r Reward) Limit() time.Duration {
 	return r.Timeout
 }
 
-// problem says what is wrong with the section; empty when nothing is.
+// problem reports what is wrong with the section; empty when nothing is.
 func (r Reward) problem() string {
 	switch {
 	case r.Path == "" && r != Reward{}:

@@ -25,11 +25,12 @@ type Run struct {
 	// Seed is the root of every random draw of the run.
 	Seed uint64 `yaml:"seed" json:"seed" amend:"no: every draw of the run so far came from it"`
 
-	// Model is what the run starts from and how training computes it.
+	// Model is the model that the run starts from, and the way in which training computes
+	// it.
 	Model Model `yaml:"model" json:"model" amend:"no: the weights have this shape"`
 	// Tokenizer is how the vocabulary is made.
 	Tokenizer Tokenizer `yaml:"tokenizer" json:"tokenizer" amend:"no: the weights know these tokens"`
-	// Data is what preparation makes of the sets of the run.
+	// Data is how preparation processes the sets of the run.
 	Data Data `yaml:"data" json:"data" amend:"no: the data of the run is made"`
 	// SFT is the supervised stage before the RL stages.
 	SFT SFT `yaml:"sft" json:"sft" amend:"no: the supervised updates are made"`
@@ -45,11 +46,11 @@ type Run struct {
 	Stages []Stage `yaml:"stages" json:"stages" required:"yes" amend:"some: the problems of the stages are made and dealt out"`
 	// Eval is how held-out problems are measured.
 	Eval Eval `yaml:"eval" json:"eval" amend:"yes"`
-	// Checkpoint is what is saved and what is deleted.
+	// Checkpoint selects the checkpoints to save and to delete.
 	Checkpoint Checkpoint `yaml:"checkpoint" json:"checkpoint" amend:"yes"`
-	// Watch is what counts as trouble, and whether the run stops for it.
+	// Watch defines trouble, and whether the run stops for it.
 	Watch Watch `yaml:"watch" json:"watch" amend:"yes"`
-	// Tracker is what the run stores besides, for people and for other programs.
+	// Tracker selects further outputs of the run, for people and for other programs.
 	Tracker Tracker `yaml:"tracker,omitempty" json:"tracker,omitzero" amend:"yes"`
 	// Fork is the checkpoint of another run that this run continues. temper run fork
 	// writes it; a configuration that is submitted leaves it out.

@@ -194,8 +194,8 @@ type Collapse struct {
 	ToolErrors float64 `yaml:"tool_errors,omitempty" json:"tool_errors,omitempty" range:"0..1"`
 	// Signs is how many signs make a collapse; 0 means 1.
 	Signs int `yaml:"signs,omitempty" json:"signs,omitempty" range:"0..4" unit:"signs"`
-	// Then is what follows: pause holds the run before its next step, whatever watch.pause
-	// says; end_stage ends the stage.
+	// Then is the action: pause holds the run before its next step, whatever watch.pause
+	// is; end_stage ends the stage.
 	Then string `yaml:"then,omitempty" json:"then,omitempty" enum:"pause|end_stage" empty:"pause"`
 }
 

@@ -1,9 +1,9 @@
 package config
 
-// Watch is what counts as trouble in a run. Each rule looks at the numbers of
-// every step. A rule that is broken becomes an event of the run, shows in its status,
-// and goes to the webhook of the process (TEMPER_WATCH_WEBHOOK) when there is one.
-// No rule changes what a step computes, and 0 switches a rule off.
+// Watch defines trouble in a run. Each rule looks at the numbers of every step. A rule that
+// is broken becomes an event of the run, shows in its status, and goes to the webhook of
+// the process (TEMPER_WATCH_WEBHOOK) when there is one. No rule changes what a step
+// computes, and 0 switches a rule off.
 type Watch struct {
 	// Pause holds the run before its next step when a rule is broken, until a user resumes
 	// or restarts it. A step that does not end (stalled_steps) and failures of the

@@ -8,7 +8,7 @@ import (
 	"temper/internal/dataset/layout"
 )
 
-// Answers says which answers are kept.
+// Answers tells which answers are kept.
 type Answers string
 
 // Answers, each with all that the one before it drops.
@@ -18,7 +18,7 @@ const (
 	Integers   Answers = "integers"   // whole numbers, as in the paper of rStar2-Agent
 )
 
-// Rules are what an answer and its prompt must be.
+// Rules are conditions on an answer and its prompt.
 type Rules struct {
 	Answers Answers
 	// MaxDigits bounds the digits of a whole number; 0 for no bound.
@@ -93,7 +93,7 @@ var (
 	answerMark = regexp.MustCompile(`(?i)(?:^|[\s,;])(?:\(([a-e]|i{1,3})\)|([a-e])\))\s*[^)\s]`)
 )
 
-// manyParts says why a problem asks for several answers; "" for one answer.
+// manyParts reports why a problem asks for several answers; "" for one answer.
 func manyParts(prompt, text string) string {
 	if mayHaveParts(text) && distinct(answerMark.FindAllStringSubmatch(text, -1)) >= 2 {
 		return "the answer has several parts: " + excerpt(text)

@@ -25,11 +25,11 @@ type Index struct {
 // place is where a sequence of words is: a problem, and its first word.
 type place struct{ problem, word int32 }
 
-// Overlap is what a prompt shares with a benchmark.
+// Overlap is a sequence of words that a prompt shares with a benchmark, or an equal prompt.
 type Overlap struct {
 	// Benchmark names the problem as Add did.
 	Benchmark string `json:"benchmark"`
-	// Words are those that both share; empty where the whole prompts are the same.
+	// Words are the shared words; empty if the whole prompts are equal.
 	Words string `json:"words,omitempty"`
 }
 

@@ -12,8 +12,8 @@ import (
 	"temper/internal/rl"
 )
 
-// ReadProblems reads a JSONL file of problems; name is what errors call it. The
-// error lists all bad lines, up to a bound, with the field that is wrong.
+// ReadProblems reads a JSONL file of problems; name is its name in errors. The error lists
+// all bad lines, up to a bound, with the field that is wrong.
 func ReadProblems(r io.Reader, name string) ([]rl.Problem, error) {
 	lineOf := map[string]int{}
 	return readLines(r, name, func(line int, p *rl.Problem) error {

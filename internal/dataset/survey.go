@@ -21,7 +21,7 @@ type SurveyOptions struct {
 	Against *HeldOut
 }
 
-// Survey is what files hold, and what is wrong with them.
+// Survey describes the content of files and its defects.
 type Survey struct {
 	Files    []Surveyed         `json:"files"`
 	Findings map[string]Finding `json:"findings"`

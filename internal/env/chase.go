@@ -86,7 +86,7 @@ func contains(xs []int, x int) bool {
 // key is the spelling of the i-th key.
 func (c *chain) key(i int) string { return fmt.Sprintf("k%d", c.keys[i]) }
 
-// lookup is what printing db[key i] shows.
+// lookup returns the output of printing db[key i].
 func (c *chain) lookup(i int) string {
 	if c.pointer(i) {
 		return c.key(i + 1)

@@ -47,7 +47,7 @@ type Environment interface {
 	Verify(p rl.Problem, answer string) bool
 }
 
-// Verdict is what an environment finds about an answer without a program.
+// Verdict is the judgement of an environment on an answer without a program.
 type Verdict string
 
 // Verdicts.

@@ -23,11 +23,11 @@ const (
 
 const reckonMaxLevel = 3
 
-// Reckon is arithmetic that is asked in words and is beyond mental arithmetic. The level
-// is what stands between the question and its program: at 1 nothing, one call answers it;
-// at 2 the question lies in the sandbox, and a first call has to show it; at 3 the obvious
-// program may print what cannot be right, since the sandbox may hold its numbers as
-// texts, and a second one has to mend it.
+// Reckon is arithmetic that is asked in words and is beyond mental arithmetic. The level is
+// the number of obstacles between the question and its program: at 1 there is none, one
+// call answers it; at 2 the question lies in the sandbox, and a first call has to print it;
+// at 3 the obvious program may print a wrong result, since the sandbox may hold its numbers
+// as texts, and a second program has to correct it.
 type Reckon struct{}
 
 var _ Environment = Reckon{}
@@ -64,7 +64,7 @@ type reckoning struct {
 	// in the sandbox.
 	setup  string
 	number int
-	// betrays says that the first program, naive, prints what cannot be right.
+	// betrays is true if the first program, naive, prints a result that is visibly wrong.
 	betrays bool
 	naive   snippet
 }
@@ -97,7 +97,7 @@ func (q reckoning) problem(level int) rl.Problem {
 	return p
 }
 
-// reckonSetup is what the sandbox has imported.
+// reckonSetup is the code that the sandbox runs first.
 const reckonSetup = "from math import gcd"
 
 func printing(code string, value int64) snippet {

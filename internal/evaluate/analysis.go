@@ -10,7 +10,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Class says where a sampled token stands.
+// Class tells where a sampled token stands.
 type Class string
 
 // The classes. A token has the first that fits.
@@ -25,7 +25,7 @@ const (
 // Classes lists them in the order of reports.
 func Classes() []Class { return []Class{Reasoning, Reflection, Code, Answer, Format} }
 
-// Options say how tokens are judged.
+// Options define how tokens are judged.
 type Options struct {
 	// Top is the share of a trajectory's sampled tokens that counts as its most uncertain
 	// ones, above 0 and at most 1. The paper has 0.2.
@@ -42,7 +42,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Vocabulary is what has to be known of token ids.
+// Vocabulary describes token ids.
 type Vocabulary interface {
 	// Decode is the text of ids; a token may be part of a character.
 	Decode(ids []int32) string

@@ -149,7 +149,7 @@ func firstDifference(want []map[string]map[string][]any, calls []responseCall) s
 	return "two calls meet the same one"
 }
 
-// matches says how a call differs from a wanted one; "" when it does not.
+// matches reports how a call differs from a wanted one; "" when it does not.
 func matches(want map[string]map[string][]any, c responseCall) string {
 	arguments, ok := want[c.Name]
 	if !ok {

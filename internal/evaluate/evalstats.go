@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Problem is what the samples of one problem came to.
+// Problem is the result of the samples of one problem.
 type Problem struct {
 	ID string
-	// Correct says of each sample whether it was right; Answers is what it answered, in a
+	// Correct reports for each sample whether it was right. Answers are their answers, in a
 	// form in which equal answers are equal texts. "" is no answer, which has no vote.
 	Correct []bool
 	Answers []string

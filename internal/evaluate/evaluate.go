@@ -85,7 +85,7 @@ type Sample struct {
 	Turns  int `json:"turns"`
 	Calls  int `json:"calls"`
 	Failed int `json:"failed_calls"`
-	// Response is what all turns said.
+	// Response is the text of all turns.
 	Response string `json:"response"`
 }
 
@@ -96,7 +96,7 @@ type sampleKey struct {
 	sample       int
 }
 
-// Config says what to evaluate and how.
+// Config defines what to evaluate and how.
 type Config struct {
 	// Model is the server, of which each sample gets a copy.
 	Model chatclient.Client

@@ -92,7 +92,8 @@ var (
 	choiceMore = regexp.MustCompile(`(?:\band\b|\bor\b|[,;/&])\s*[(\[]*(?:[A-Z]|[a-z][)\]])(?:[)\].:,;\s}]|$)`)
 	// choiceWhy begins a reason or an explanation.
 	choiceWhy = regexp.MustCompile(`^(?:\s*[,;]\s*\w\w|\s+\(|\s+-+\s|\s*[\x{2013}\x{2014}]|\s+(?:because|since|as|for|due|so|which|is|by|from|given|according|based|where|when|with|in|on|at|not|but|via|using|through|per|here|alone)\b|\s+i\.e\.)`)
-	// choiceWords is what follows a letter that is no word, without another letter or "or".
+	// choiceWords matches the text after a letter that is no word, without another letter
+	// or "or".
 	choiceWords = regexp.MustCompile(`^\s+\w\w`)
 	choiceOr    = regexp.MustCompile(`\bor\b`)
 )

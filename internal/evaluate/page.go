@@ -13,7 +13,7 @@ import (
 //go:embed page.html.tmpl
 var pageText string
 
-// Page is what the HTML page shows.
+// Page is the content of the HTML page.
 type Page struct {
 	Title string
 	// Notes stand below the title, a line each.
@@ -55,7 +55,7 @@ func shade(k Token, highest float64) template.CSS {
 	return template.CSS("--e:" + strconv.FormatFloat(math.Sqrt(k.Entropy/highest), 'f', 2, 64))
 }
 
-// pageTitle is what a pointer on a token shows.
+// pageTitle returns the title that appears at the pointer over a token.
 func pageTitle(k Token) string {
 	if !k.Sampled {
 		return "of a tool"

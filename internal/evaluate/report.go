@@ -9,7 +9,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Report is what an evaluation came to.
+// Report is the result of an evaluation.
 type Report struct {
 	Model string      `json:"model"`
 	Seed  uint64      `json:"seed"`
@@ -18,7 +18,7 @@ type Report struct {
 	Against string `json:"against,omitempty"`
 }
 
-// SetReport is what a set came to.
+// SetReport is the result of a set.
 type SetReport struct {
 	Set
 	NumProblems int `json:"problems"`

@@ -15,8 +15,7 @@ import (
 	"temper/internal/reward"
 )
 
-// Settings are what the samples of a journal depend on; a journal of other settings is
-// refused.
+// Settings determine the samples of a journal; a journal with other settings is refused.
 type Settings struct {
 	Model string `json:"model"`
 	// Source is nil in the folders of versions that did not note it.
@@ -28,17 +27,17 @@ type Settings struct {
 	Sets   []Set  `json:"sets"`
 }
 
-// Source is what made the samples: a name of a model says little.
+// Source identifies the model that made the samples: its name alone does not.
 type Source struct {
 	// Weights is the digest of a model that this process opened; Server is the address of
 	// any other.
 	Weights string `json:"weights,omitempty"`
 	Server  string `json:"server,omitempty"`
-	// Card is what the server says of the model; see checkCard.
+	// Card is the server's description of the model; see checkCard.
 	Card chatclient.Card `json:"card,omitempty"`
 	// Tools are the names of those that the model got.
 	Tools []string `json:"tools,omitempty"`
-	// MaxContext bounds a prompt and its answer; 0 is what the model allows.
+	// MaxContext bounds a prompt and its answer; 0 is the model's limit.
 	MaxContext int `json:"max_context,omitempty"`
 }
 
@@ -167,8 +166,8 @@ func (s Settings) Again(name, path string) (Set, error) {
 	return set, nil
 }
 
-// CheckAgain reports what of a set is not how its samples were made. Another mode judges
-// them by other rules, which is what judging again is for.
+// CheckAgain reports the settings of a set that differ from those of its samples. The mode
+// may differ: judging again applies another mode.
 func (s Settings) CheckAgain(set Set) error {
 	was, err := s.Again(set.Name, set.Path)
 	if err != nil {

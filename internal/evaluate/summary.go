@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Count is what the tokens of a class, or at a distance, have in common.
+// Count sums up the tokens of a class, or at a distance.
 type Count struct {
 	Tokens int `json:"tokens"`
 	// Top are those among the most uncertain of their trajectories.
@@ -52,7 +52,7 @@ type Word struct {
 	Count int    `json:"count"`
 }
 
-// EntropySummary is what all trajectories have in common.
+// EntropySummary sums up all trajectories.
 type EntropySummary struct {
 	Trajectories int          `json:"trajectories"`
 	All          Count        `json:"all"`

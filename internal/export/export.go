@@ -20,7 +20,7 @@ import (
 // HTML is the format of a page, which Options.Page makes.
 const HTML = "html"
 
-// Options say what is exported and where to.
+// Options define what is exported and where to.
 type Options struct {
 	// Format is one of Formats.
 	Format string

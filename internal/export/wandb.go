@@ -81,7 +81,7 @@ const (
 	itemValue = 16
 )
 
-// wandbAbout is what the record of a run says.
+// wandbAbout holds the fields of the record of a run.
 type wandbAbout struct {
 	id, project string
 	started     time.Time

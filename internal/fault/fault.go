@@ -11,7 +11,7 @@ import (
 	"fmt"
 )
 
-// Kind says why a retry cannot help. The values are part of stored workflow
+// Kind tells why a retry cannot help. The values are part of stored workflow
 // histories.
 type Kind string
 

@@ -15,7 +15,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Fate says what became of a group.
+// Fate tells what became of a group.
 type Fate string
 
 // The fates of a group. Only a kept one is trained on.
@@ -43,7 +43,7 @@ type Config struct {
 	Seed uint64
 }
 
-// Built is what BuildGroup makes of a group.
+// Built is the result of BuildGroup.
 type Built struct {
 	Fate Fate
 	// Kept are the trajectories to train on, ordered by Rollout, and Samples what the

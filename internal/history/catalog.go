@@ -20,8 +20,8 @@ func RunIDs(ctx context.Context, store blob.Store) ([]string, error) {
 // newest step of each makes some 24 requests at once.
 const folders = 8
 
-// List is what the catalog says of all runs of a store, by id, and of those that were
-// refused. A run without an entry is read from its folder.
+// List returns the catalog's entries of all runs of a store, by id, refused runs included.
+// It reads a run without an entry from its folder.
 func List(ctx context.Context, store blob.Store) ([]run.CatalogEntry, error) {
 	return list(ctx, store, func(string) (run.CatalogEntry, bool) { return run.CatalogEntry{}, false })
 }
@@ -70,8 +70,8 @@ func list(ctx context.Context, store blob.Store, known func(id string) (run.Cata
 	return out, nil
 }
 
-// anyEntry is makeEntry, and says of a damaged run that it is one: it must not hide the
-// others.
+// anyEntry is makeEntry, but returns an entry with the state damaged for a damaged run: it
+// must not hide the others.
 func anyEntry(ctx context.Context, store blob.Store, id string) (*run.CatalogEntry, error) {
 	e, err := makeEntry(ctx, store, id)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, blob.ErrUnavailable) {
@@ -121,8 +121,8 @@ func Index(ctx context.Context, store blob.Store) (int, error) {
 	return num, nil
 }
 
-// Entry is what the catalog says of the run. A step that the plan does not have is no step of
-// the run: readers go from the first to the newest one.
+// Entry returns the catalog's entry of the run. A step that the plan does not have is no
+// step of the run: readers read from the first to the newest one.
 func (r *Run) Entry(ctx context.Context) (run.CatalogEntry, error) {
 	e, err := readEntry(ctx, r.store, r.ID())
 	if e != nil && (e.Step < 0 || e.Step > r.Plan.NumSteps()) { // it is damaged, or the plan was amended since

@@ -17,7 +17,7 @@ type Checkpoint struct {
 	Bytes  int64  `json:"bytes"`
 	Epoch  int64  `json:"epoch"` // of the lease under which it was written
 	Kept   string `json:"kept"`
-	// Damage is what is wrong with a manifest that cannot be read.
+	// Damage describes the damage of a manifest that cannot be read.
 	Damage string `json:"damage,omitempty"`
 }
 

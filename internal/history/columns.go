@@ -43,7 +43,7 @@ func (o Rollouts) addEntropies(ctx context.Context, step int, add func([]byte) e
 	return err
 }
 
-// asksForTokens reports whether the trainer was to record what it says of tokens in a step.
+// asksForTokens reports whether the trainer was to record statistics of tokens in a step.
 func asksForTokens(ctx context.Context, r *Run, step int) (bool, error) {
 	r.known.Lock()
 	defer r.known.Unlock()

@@ -90,7 +90,7 @@ func (f *Feed) Poll(ctx context.Context) ([]Entry, error) {
 	return p.entries, nil
 }
 
-// poll is what one look has found.
+// poll is the result of one poll.
 type poll struct {
 	entries []Entry
 	keys    []string

@@ -21,7 +21,7 @@ import (
 // Folder is where the folders of all runs are.
 const Folder = artifact.Root
 
-// CheckRunID says what is wrong with a run id, if anything.
+// CheckRunID reports what is wrong with a run id, if anything.
 func CheckRunID(id string) error { return artifact.CheckRunID(id) }
 
 // Exists reports whether a run id is taken.

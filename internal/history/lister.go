@@ -29,11 +29,11 @@ type listed struct {
 // NewLister lists the runs of a store.
 func NewLister(store blob.Store) *Lister { return &Lister{store: store, known: map[string]listed{}} }
 
-// settled is how old an entry must be before its time and size say that it is the same:
+// settled is the age from which an entry with the same time and size counts as unchanged:
 // stores state times in whole seconds, and clocks differ.
 const settled = 10 * time.Second
 
-// List is what the catalog says of all runs, by id.
+// List returns the catalog's entries of all runs, by id.
 func (l *Lister) List(ctx context.Context) ([]run.CatalogEntry, error) {
 	infos, _, err := l.store.ListFolder(ctx, artifact.CatalogRoot)
 	if err != nil {

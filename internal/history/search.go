@@ -19,7 +19,7 @@ import (
 	"temper/internal/run/record"
 )
 
-// Search is what to look for in the texts of trajectories.
+// Search selects texts of trajectories.
 type Search struct {
 	// Text is found as it is, or as a regular expression of RE2, which needs no more time
 	// than grows with the text.
@@ -38,7 +38,7 @@ type Hit struct {
 	Rollout    int     `json:"rollout"`
 	Reward     float64 `json:"reward"`
 	StopReason string  `json:"stop_reason"`
-	// At is the place of the match in bytes; Before and After are what is around it.
+	// At is the place of the match in bytes; Before and After are the text around it.
 	At     int    `json:"at"`
 	Before string `json:"before"`
 	Match  string `json:"match"`
@@ -108,7 +108,8 @@ var errLimit = errors.New("limit of hits")
 type searching struct {
 	Rollouts
 	wanted Search
-	// literal is what each match holds: the text, or how matches of the expression begin.
+	// literal is a text that each match contains: the text itself, or the beginning of the
+	// expression's matches.
 	literal string
 	// place is the place of the first match in a text, nil for none.
 	place func([]byte) []int
@@ -124,7 +125,7 @@ type searching struct {
 // findTokens reports whether the text of ids has a match, and else its length.
 type findTokens func(ids []int32, buf *buffers) (size int, found bool)
 
-// buffers are what a group is read into.
+// buffers hold the bytes of the group being read.
 type buffers struct {
 	data, text []byte
 	ids        []int32
@@ -219,7 +220,7 @@ func (r *searching) step(ctx context.Context, step int, p *Progress, hit func(Hi
 	return nil
 }
 
-// searched is what was found in a group; read is 0 of one that cannot be read.
+// searched is the result of a group; read is 0 if the group cannot be read.
 type searched struct {
 	hits  []Hit
 	read  int

@@ -28,13 +28,13 @@ func (o Rollouts) Record(ctx context.Context, step int) (rec run.StepRecord, ok 
 	return artifact.Lookup[run.StepRecord](ctx, o.run.store, o.run.layout.Step(step).Log())
 }
 
-// Watch is what the rules of the run's watch know after a step; ok is false where it is
-// not recorded.
+// Watch returns the state of the watch's rules after a step; ok is false if it is not
+// recorded.
 func (o Rollouts) Watch(ctx context.Context, step int) (s rules.WatchState, ok bool, err error) {
 	return artifact.Lookup[rules.WatchState](ctx, o.run.store, o.run.layout.Step(step).Watch())
 }
 
-// Batch is what became of the groups of a step; ok is false where it is not recorded,
+// Batch returns the groups of a step and their fate; ok is false if they are not recorded,
 // as in runs of programs that stored the samples themselves.
 func (o Rollouts) Batch(ctx context.Context, step int) (b run.StoredBatch, ok bool, err error) {
 	b, ok, err = artifact.Lookup[run.StoredBatch](ctx, o.run.store, o.run.layout.Step(step).Batch())

@@ -9,8 +9,8 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Usage is what a run takes in the store. Shards are counted for each
-// checkpoint that names them, and once more for all policies, though each is stored once.
+// Usage is the size of a run in the store. Shards are counted for each checkpoint that
+// names them, and once more for all policies, though each is stored once.
 type Usage struct {
 	Steps int        `json:"steps"` // that ended
 	Kinds []KindSize `json:"kinds"`

@@ -13,11 +13,11 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Verified is what a check of all bytes of a store found.
+// Verified is the result of a check of all bytes of a store.
 type Verified struct {
 	checkpoint.Verified
 	Runs []chain.Report `json:"runs"`
-	// Refused says which runs another build has stored in a form that this one does not read.
+	// Refused tells which runs another build has stored in a form that this one does not read.
 	Refused []string `json:"refused,omitempty"`
 }
 

@@ -90,7 +90,7 @@ func (s *Sampler) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Kept says what a Sampler left at one position.
+// Kept tells what a Sampler left at one position.
 type Kept struct {
 	Count int `json:"count"`
 	// IDs are the kept tokens, ascending, where Sampler.KeepIDs asks for them.
@@ -103,7 +103,7 @@ type TokenLogprob struct {
 	Logprob float32 `json:"logprob"` // nats, under the sampling distribution
 }
 
-// Generation is what the policy sampled.
+// Generation holds the sampled tokens of one request.
 type Generation struct {
 	Tokens []int32
 	// Logprobs are the log-probabilities (nats) of Tokens under the sampling
@@ -137,7 +137,7 @@ type Engine interface {
 	MaxContext() int
 }
 
-// Status is what an engine says of itself at one moment.
+// Status is the state of an engine at one moment.
 type Status struct {
 	// Version that new requests are served with; -1 before the first Load.
 	Version    int64 `json:"version"`
@@ -185,7 +185,7 @@ type Prefetcher interface {
 	Prefetch(ctx context.Context, ref blob.Ref, version int64)
 }
 
-// Trajectory is what an engine may know of a rollout before its first turn.
+// Trajectory describes a rollout to an engine before its first turn.
 type Trajectory struct {
 	// Session is the session of the rollout's requests. Each request is a turn; Release ends the
 	// trajectory.

@@ -17,8 +17,8 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// archive is what the store holds of a run's training. It knows nothing of the
-// learner: a session, its restore and its lease ask it.
+// archive reads the stored training states of a run. It knows nothing of the learner: a
+// session, its restore and its lease ask it.
 type archive struct {
 	*run.Loaded
 	store  blob.Store

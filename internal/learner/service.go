@@ -47,7 +47,7 @@ type Config struct {
 	MaxResidentBytes int64
 	// MadeBy describes this program and machine in the records of a run; nil omits them.
 	MadeBy func(config.Run) chain.Maker
-	// Sharing says how policies are published.
+	// Sharing tells how policies are published.
 	Sharing
 	// Rehearsal is set when the stored objects are discarded afterwards: the service makes
 	// only the checkpoints that a caller asks for, and deletes nothing.
@@ -311,7 +311,8 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	return artifact.PutOnce(ctx, t.Store, layout.Step(in.Step).TrainResult(), out)
 }
 
-// compilation is what was compiled before a span of work; before is nil when not counted.
+// compilation counts the programs compiled during a span of work. before is the count at
+// its beginning; nil when not counted.
 type compilation struct {
 	count  func() series.Graphs
 	before *series.Graphs

@@ -10,15 +10,15 @@ import (
 	"temper/trainer/packing"
 )
 
-// timetable answers what a run's configuration says of each update. A run's
-// training counts updates in one cursor: the supervised updates first, then the
-// RL steps. A checkpoint's step is its cursor.
+// timetable returns the settings of each update from a run's configuration. A run's
+// training counts updates in one cursor: the supervised updates first, then the RL steps. A
+// checkpoint's step is its cursor.
 type timetable struct{ cfg config.Run }
 
 // cursor of an RL step.
 func (t timetable) cursor(step int) int { return t.cfg.SFT.Steps + step }
 
-// name says which update a cursor stands for.
+// name reports which update a cursor stands for.
 func (t timetable) name(cursor int) string {
 	if cursor <= t.cfg.SFT.Steps {
 		return fmt.Sprintf("SFT update %d", cursor)
@@ -45,7 +45,7 @@ func (t timetable) endsStage(step int) bool {
 	return slices.ContainsFunc(t.stages(step), func(p run.Stage) bool { return p.FirstStep+p.Steps-1 == step })
 }
 
-// freshMoments says whether the optimizer forgets its moments before a step: at
+// freshMoments reports whether the optimizer forgets its moments before a step: at
 // the first step of all and at the first of each stage that asks for it.
 func (t timetable) freshMoments(step int) bool {
 	for _, p := range t.stages(step) {

@@ -9,8 +9,8 @@ import (
 	"temper/internal/run/record"
 )
 
-// tokenScorer is a learner that says of each token how likely the policy finds it, and how
-// certain the policy is there, and changes nothing by that.
+// tokenScorer is a learner that returns for each token its log-probability under the policy
+// and the policy's entropy there. Scoring changes no state.
 type tokenScorer interface {
 	Scores(ctx context.Context, samples []rl.Sample) (logprobs, entropies [][]float32, err error)
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// answer is what all answers to a request have in common.
+// answer holds the fields that all answers to a request share.
 type answer struct {
 	id, object, model string
 	created           int64

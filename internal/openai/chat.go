@@ -25,7 +25,7 @@ type chatRequest struct {
 	ResponseFormat      json.RawMessage `json:"response_format"`
 }
 
-// chatMessage is what the model says.
+// chatMessage is a message of the model.
 type chatMessage struct {
 	Role      string     `json:"role,omitempty"`
 	Content   *string    `json:"content"`

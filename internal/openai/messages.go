@@ -11,7 +11,7 @@ import (
 )
 
 // conversation reads messages, tools and variables of the template from a request, in the
-// form that templates expect. opening is what the template's prompt begins a turn with.
+// form that templates expect. opening is the text with which the template begins a turn.
 func conversation(opening string, messages, tools, vars json.RawMessage) (chat.Request, *apiError) {
 	req := chat.Request{AddGenerationPrompt: true, Vars: jinja.NewDict()}
 	list, err := listOf("messages", messages)

@@ -22,9 +22,9 @@ import (
 	"temper/internal/inference"
 )
 
-// Model is what a Server serves.
+// Model is the model of a Server.
 type Model struct {
-	// Name is what requests call it.
+	// Name is the name of the model in requests.
 	Name   string
 	Engine inference.Engine
 	// Tokenizer and Template are the model's own. Without a Template there are no chats.

@@ -28,7 +28,7 @@ const (
 	stopChunk = 32
 )
 
-// draw says how to sample one choice.
+// draw tells how to sample one choice.
 type draw struct {
 	prompt      []int32
 	maxTokens   int
@@ -40,11 +40,11 @@ type draw struct {
 	chunk       int
 	// end holds the tokens that end the choice, instead of the model's.
 	end []int32
-	// own says that end counts, also when it is empty.
+	// own means that end counts, also when it is empty.
 	own bool
 }
 
-// piece is what has been sampled since the piece before.
+// piece is the sampled text since the piece before.
 type piece struct {
 	// Text is certain: no stop string can take it back.
 	Text     string

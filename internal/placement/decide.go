@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Do is what is to be done.
+// Do is the kind of a Decision.
 type Do string
 
 // The decisions.
@@ -50,11 +50,12 @@ type Decision struct {
 	Jobs []Job `json:"jobs,omitempty"`
 }
 
-// toldGranted is what a run was told that works.
+// toldGranted is the last message to a run that has its room.
 const toldGranted = "granted"
 
-// Decide says what is to be done now, in this order. The caller answers every decision
-// besides Grant, Yield, Tell and Ask; one is not decided again meanwhile if the caller waits for its answer.
+// Decide returns the decisions that are due, in their order. The caller answers every
+// decision besides Grant, Yield, Tell and Ask; one is not decided again meanwhile if the
+// caller waits for its answer.
 func (a *Admission) Decide(now time.Time) []Decision {
 	c := chooser{a: a, seen: a.snapshot(), policy: a.Policy.withDefaults(), now: now}
 	var out []Decision

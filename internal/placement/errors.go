@@ -8,25 +8,25 @@ import (
 
 // Errors of a Backend; see there.
 var (
-	// ErrUnavailable says that the scheduler did not answer, so that the outcome is open.
+	// ErrUnavailable means that the scheduler did not answer, so that the outcome is open.
 	ErrUnavailable = errors.New("the scheduler does not answer")
-	// ErrDenied says that the scheduler does not allow the call.
+	// ErrDenied means that the scheduler does not allow the call.
 	ErrDenied = errors.New("the scheduler denies it")
-	// ErrUnsupported says that the scheduler lacks something which the call needs.
+	// ErrUnsupported means that the scheduler lacks something which the call needs.
 	ErrUnsupported = errors.New("the scheduler does not support it")
-	// ErrNotExist says that the scheduler does not know the node, job or instance.
+	// ErrNotExist means that the scheduler does not know the node, job or instance.
 	ErrNotExist = errors.New("the scheduler does not know it")
-	// ErrOutOfBounds says that a group may not have so many instances.
+	// ErrOutOfBounds means that a group may not have so many instances.
 	ErrOutOfBounds = errors.New("out of the bounds of the group")
 )
 
-// ConflictError says that a job is not what the caller believes.
+// ConflictError means that a job is not what the caller believes.
 type ConflictError struct {
 	Job string
 	// Have is the scheduler's version of the job, Epoch its admission.
 	Have  uint64
 	Epoch int
-	// Text says what differs.
+	// Text tells what differs.
 	Text string
 }
 
@@ -35,7 +35,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("job %s was changed by others (index %d, epoch %d): %s", e.Job, e.Have, e.Epoch, e.Text)
 }
 
-// NoCapacityError says that a job cannot be placed whole.
+// NoCapacityError means that a job cannot be placed whole.
 type NoCapacityError struct {
 	Job string
 	// Why holds one line for each reason, in the words of a person.

@@ -25,7 +25,7 @@ const (
 	Leaving Phase = "leaving"
 )
 
-// Policy is what an operator may choose. Zero values are the defaults.
+// Policy holds the settings of an operator. Zero values are the defaults.
 type Policy struct {
 	// StartPatience is how long a gang may take until all instances run; 0 is five minutes.
 	// One that takes longer is stopped and waits again.
@@ -64,7 +64,7 @@ const askPause = time.Minute
 // seemed to be room.
 const noRoomPause = 15 * time.Second
 
-// Request is what a run asks for.
+// Request is a run's request for room.
 type Request struct {
 	Run string `json:"run"`
 	// Holder is the workflow that the answers go to.
@@ -74,7 +74,7 @@ type Request struct {
 	Priority int `json:"priority,omitempty"`
 	// Epoch is the run's last admission, 0 before the first.
 	Epoch int `json:"epoch,omitempty"`
-	// Holds says that the run works under Epoch: an admission that does not know it takes it over.
+	// Holds means that the run works under Epoch: an admission that does not know it takes it over.
 	Holds bool `json:"holds,omitempty"`
 }
 
@@ -96,15 +96,15 @@ type Tenant struct {
 	// NotBefore holds up a run that the scheduler has refused.
 	NotBefore time.Time `json:"not_before,omitzero"`
 
-	// Lost says that the run makes room since instances are lost, Urged that its work in
+	// Lost means that the run makes room since instances are lost, Urged that its work in
 	// flight is interrupted.
 	Lost  bool `json:"lost,omitempty"`
 	Urged bool `json:"urged,omitempty"`
-	// Again says that a leaving run has asked anew.
+	// Again means that a leaving run has asked anew.
 	Again bool `json:"again,omitempty"`
-	// Told is what the run was last told.
+	// Told is the last message to the run.
 	Told string `json:"told,omitempty"`
-	// Done says that the decision of the phase was carried out.
+	// Done means that the decision of the phase was carried out.
 	Done bool `json:"done,omitempty"`
 }
 
@@ -114,11 +114,11 @@ type Drain struct {
 	Reason string    `json:"reason,omitempty"`
 	By     string    `json:"by,omitempty"`
 	Since  time.Time `json:"since"`
-	// Closed says that the node takes no new run, Empty that no run is on it and what is
+	// Closed means that the node takes no new run, Empty that no run is on it and what is
 	// left is being told to end.
 	Closed bool `json:"closed,omitempty"`
 	Empty  bool `json:"empty,omitempty"`
-	// Over says that the node is to be opened again.
+	// Over means that the node is to be opened again.
 	Over bool `json:"over,omitempty"`
 }
 
@@ -200,7 +200,7 @@ func (a *Admission) Ask(now time.Time, r Request) {
 }
 
 // Release takes back the room of a run whose admission has this epoch, or its request.
-// keep says that it will ask again and keeps its place in the queue.
+// keep reports that it will ask again and keeps its place in the queue.
 func (a *Admission) Release(now time.Time, run string, epoch int, keep bool) {
 	t := a.find(run)
 	if t == nil { // it was forgotten, and may have instances nevertheless

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Settings are what an operator has chosen for the cluster.
+// Settings are an operator's settings of the cluster.
 type Settings struct {
 	Policy Policy `json:"policy"`
 	Rules  []Rule `json:"rules,omitempty"`
@@ -52,7 +52,7 @@ type Service struct {
 	Runs func(ctx context.Context, holders []string) (open, ended []string, err error)
 }
 
-// ObserveInput says what the caller knows already.
+// ObserveInput tells what the caller knows already.
 type ObserveInput struct {
 	// Known is the digest of what was seen last; "" for nothing.
 	Known string `json:"known,omitempty"`

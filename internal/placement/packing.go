@@ -65,7 +65,7 @@ func (s snapshot) newestEpoch(run string) (epoch int) {
 	return epoch
 }
 
-// missing says what a gang lacks; "" when it is whole.
+// missing reports what a gang lacks; "" when it is whole.
 func (s snapshot) missing(t *Tenant) string {
 	for _, j := range t.Need.Jobs(t.Run, t.Epoch, t.Priority) {
 		if n := s.numRunning(j); n < j.Instances {
@@ -118,7 +118,7 @@ func (p packing) whole() bool {
 	return true
 }
 
-// String says what is missing: "1 of 2 trainers with 8 amd/gpu each".
+// String reports what is missing: "1 of 2 trainers with 8 amd/gpu each".
 func (p packing) String() string {
 	var parts []string
 	for i, j := range p.jobs {

@@ -12,7 +12,8 @@ import (
 	"temper/internal/role"
 )
 
-// Resources is what an instance needs, or what a node has. A zero field needs nothing.
+// Resources are the needs of an instance, or the capacity of a node. A zero field needs
+// nothing.
 type Resources struct {
 	// Cores are whole processors.
 	Cores     int `json:"cores,omitempty"`
@@ -110,7 +111,7 @@ func (r Resources) String() string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing")
 }
 
-// NodeState says whether a node takes instances.
+// NodeState reports whether a node takes instances.
 type NodeState string
 
 // The states of a node.
@@ -140,7 +141,7 @@ type Node struct {
 	Instances []Instance `json:"members,omitempty"`
 }
 
-// Role is what the instances of a job do.
+// Role is the role of a job's instances.
 type Role string
 
 // The roles that a run may have for itself. The value begins the job's id.
@@ -216,7 +217,7 @@ type Instance struct {
 	State InstanceState `json:"state"`
 	// Wanted is false for one that was told to end: stopped, evicted or replaced.
 	Wanted bool `json:"wanted,omitempty"`
-	// Each is what it holds.
+	// Each is the resources of each instance.
 	Each Resources `json:"each"`
 }
 
@@ -262,7 +263,7 @@ type Scaling struct {
 	From   int    `json:"from"`
 	To     int    `json:"to"`
 	Reason string `json:"reason"`
-	// Figures are what the reason was computed of, by name.
+	// Figures are the numbers in the reason, by name.
 	Figures map[string]float64 `json:"figures,omitempty"`
 }
 
@@ -279,7 +280,7 @@ func (s Scaling) String() string {
 	return line
 }
 
-// Records says which processes are current. Workers need no more of a backend.
+// Records tells which processes are current. Workers need no more of a backend.
 type Records interface {
 	// Instance looks up an instance by its id. Errors: ErrNotExist once the scheduler has
 	// forgotten it, which it does long after the instance was replaced; ErrUnavailable.

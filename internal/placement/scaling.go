@@ -9,7 +9,7 @@ import (
 	"temper/internal/role"
 )
 
-// Kind says which figures a rule looks at.
+// Kind tells which figures a rule looks at.
 type Kind string
 
 // The kinds of rules.
@@ -70,7 +70,7 @@ func (r Rule) Check() (wrong []string) {
 	return wrong
 }
 
-// Load is what was measured of a group.
+// Load is the measured load of a group.
 type Load struct {
 	Job string `json:"job"`
 	// Count is the number of instances that are wanted now, Answering those that answer.
@@ -85,11 +85,11 @@ type Load struct {
 	InUse int `json:"in_use,omitempty"`
 	// WaitSeconds is the 95th percentile of the time in the queue, or the age of a backlog.
 	WaitSeconds float64 `json:"wait_seconds"`
-	// Unknown says that nothing could be measured.
+	// Unknown means that nothing could be measured.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// State is what a rule remembers of its group.
+// State is the state of a rule between decisions.
 type State struct {
 	Job string `json:"job"`
 	// Spare is since when the group could be smaller, Late since when its backlog is old;

@@ -7,7 +7,7 @@ import (
 	"temper/internal/role"
 )
 
-// Spec is what a run asks of a cluster, as a person writes it beside the configuration:
+// Spec is a run's request to a cluster, as a person writes it beside the configuration:
 // {"trainer": {"count": 1, "devices": {"amd/gpu": 8}}, "engine": {"count": 7, "devices":
 // {"amd/gpu": 8}}}. All of it is given at once, or nothing.
 type Spec struct {
@@ -22,7 +22,7 @@ type Spec struct {
 	ReleaseAfterMinutes int `json:"release_after_minutes,omitempty"`
 }
 
-// Group is what one job of a run asks for.
+// Group is the request for one job of a run.
 type Group struct {
 	// Count is the number of instances, no two on one node.
 	Count int `json:"count"`

@@ -26,7 +26,7 @@ func NewMeter(supervisor int) *Meter {
 	return &Meter{supervisor: supervisor, host: host, worker: fmt.Sprintf("%s/%d", host, os.Getpid())}
 }
 
-// reading is what the clocks of the machine show.
+// reading is the state of the machine's clocks at one moment.
 type reading struct {
 	at               time.Time
 	process, sandbox time.Duration

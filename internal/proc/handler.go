@@ -49,7 +49,7 @@ func (s *Health) answer(w http.ResponseWriter, err error) {
 	_, _ = w.Write(append(body, '\n')) // the caller has gone when this fails
 }
 
-// problem is the error that a body tells of.
+// problem returns the error in a body.
 func problem(status string, body []byte) error {
 	var a answer
 	if err := json.Unmarshal(body, &a); err != nil || len(a.Problems) == 0 {

@@ -25,7 +25,7 @@ const (
 	checkAge = time.Second
 )
 
-// Health is what a process says of itself. It is safe for concurrent use.
+// Health is the state that a process reports. It is safe for concurrent use.
 type Health struct {
 	name    string
 	started time.Time
@@ -56,7 +56,7 @@ func NewHealth(name string, parts ...string) *Health {
 	return s
 }
 
-// Serving says that a part of the process serves from now on.
+// Serving reports that a part of the process serves from now on.
 func (s *Health) Serving(part string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *Health) Serving(part string) {
 // Served is closed once all parts serve.
 func (s *Health) Served() <-chan struct{} { return s.served }
 
-// Drain says that the process takes no new work, because it is about to end.
+// Drain reports that the process takes no new work, because it is about to end.
 func (s *Health) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

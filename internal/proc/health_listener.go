@@ -19,7 +19,7 @@ const UnixPrefix = "unix:"
 const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = time.Minute
-	// lastWords is how long an answer may take once the process ends.
+	// lastWords bounds the time of an answer once the process ends.
 	lastWords = time.Second
 	// socketMode lets only the owner connect.
 	socketMode = 0o600

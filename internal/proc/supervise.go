@@ -32,11 +32,11 @@ type Child struct {
 	// Alive is polled in the same way from then on. It returns an error when the
 	// child makes no progress, so that a new start would help. Nil means Ready.
 	Alive func(ctx context.Context) error
-	// StopTimeout is what lies between SIGTERM and SIGKILL.
+	// StopTimeout is the time between SIGTERM and SIGKILL.
 	StopTimeout time.Duration
 }
 
-// Config is what a Supervisor needs. Zero durations and counts take defaults.
+// Config configures a Supervisor. Zero durations and counts take defaults.
 type Config struct {
 	// Children start each when those of its After are healthy, and stop one after the
 	// other in the reverse order of the list.
@@ -76,7 +76,7 @@ const (
 	checkTimeout   = 5 * time.Second
 )
 
-// State is what a child is doing.
+// State is the state of a child.
 type State string
 
 // States of a child.

@@ -48,7 +48,7 @@ func tail(path string, since int64) string {
 	return "  " + strings.Join(lines, "\n  ")
 }
 
-// withoutStacks keeps the lines that say what happened.
+// withoutStacks removes the stacks of programs that failed.
 func withoutStacks(text string) string {
 	if at := goStack.FindStringIndex(text); at != nil {
 		text = text[:at[0]]

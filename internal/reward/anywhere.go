@@ -59,7 +59,7 @@ func anywhere(response string) string {
 // maxWhole is the longest response that may be nothing but a formula.
 const maxWhole = 400
 
-// joint is what may stand between two boxes that are one answer.
+// joint matches the text between two boxes that are one answer.
 var joint = regexp.MustCompile(`^[\s$,;.]*(?:[a-z]+\s+(?:and|or)\s)?(?:\\q?quad|\\[()\[\]]|\\(?:text|textbf|mathrm)\{[^{}]*\}|\b(?:and|or)\b|[a-z]_?\{?[0-9]?\}?\s*=|[\s$,;])*$`)
 
 // maxJoint is the longest text between two such boxes, and maxBoxes how many there may be.

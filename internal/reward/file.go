@@ -25,7 +25,7 @@ type File struct {
 // functionName is the function of a file that has several.
 const functionName = "reward"
 
-// params are what a reward function may ask for by name.
+// params are the names of the parameters that a reward function may have.
 var params = []string{"problem", "trajectory", "key", "answer", "stop_reason"} //nolint:gochecknoglobals // a constant list
 
 //go:embed call.py

@@ -101,11 +101,11 @@ func relaxed(text string) string {
 	return text
 }
 
-// severalParts are what tells a list of equations from a chain.
+// severalParts matches the signs that tell a list of equations from a chain.
 var severalParts = regexp.MustCompile(`[,;]|\\text|quad|\b(?:and|or|if|for|where|with)\b`)
 
-// lastOfChain is what stands behind the last sign of equality of a chain such as A + B = C,
-// and outside of braces; empty where there is none.
+// lastOfChain returns the text after the last equality sign of a chain such as A + B = C,
+// outside of braces; "" if there is none.
 func lastOfChain(text string) string {
 	depth, at := 0, -1
 	for i := 0; i < len(text); i++ {

@@ -39,7 +39,7 @@ type Problem struct {
 	License string `json:"license,omitempty"`
 }
 
-// FinishReason says why one generation ended.
+// FinishReason tells why one generation ended.
 type FinishReason string
 
 // The reasons of a generation's end.
@@ -49,7 +49,7 @@ const (
 	FinishAbort  FinishReason = "abort"  // the caller took the generation away; what was sampled counts
 )
 
-// StopReason says why a trajectory ended.
+// StopReason tells why a trajectory ended.
 type StopReason string
 
 // The reasons of a trajectory's end.
@@ -73,11 +73,11 @@ type ToolCall struct {
 	Arguments string        `json:"arguments,omitempty"`
 	Status    status.Status `json:"status"`
 	Response  string        `json:"response"` // text shown to the policy, after truncation
-	// Spent is what the call took; not part of the run's bits.
+	// Spent is the time of the call; not part of the run's bits.
 	Spent CallTime `json:"-"`
 }
 
-// CallTime is what a call took. Queue to Stderr are 0 where no program ran.
+// CallTime is the time of a call. Queue to Stderr are 0 if no program ran.
 type CallTime struct {
 	// Begin is when the call began, since the trajectory did, and Took how long the
 	// trajectory waited for its answer.
@@ -87,14 +87,14 @@ type CallTime struct {
 	Queue, Wall, CPU         time.Duration
 	PeakMemory               int64 // bytes
 	StdoutBytes, StderrBytes int
-	// Stdout and Stderr are what the program printed, where the run keeps it.
+	// Stdout and Stderr are the output of the program, if the run keeps it.
 	Stdout, Stderr string
 }
 
 // surplusEnd ends the response to a call beyond the limit of calls in a turn.
 const surplusEnd = " calls per turn"
 
-// SurplusReason says why a call beyond the limit of calls in a turn is refused.
+// SurplusReason reports why a call beyond the limit of calls in a turn is refused.
 func SurplusReason(most int) string { return fmt.Sprintf("at most %d%s", most, surplusEnd) }
 
 // Surplus reports whether the call was refused for the limit of calls in a turn.
@@ -157,9 +157,10 @@ type Trajectory struct {
 	// AnswerTags is the number of <answer> blocks in the response.
 	AnswerTags int     `json:"answer_tags"`
 	Reward     float64 `json:"reward"`
-	// Details are what the run's own reward function says beside the reward: a JSON object.
+	// Details is the JSON object that the run's own reward function returns beside the
+	// reward.
 	Details string `json:"reward_details,omitempty"`
-	// Err says what went wrong in an excluded trajectory.
+	// Err tells what went wrong in an excluded trajectory.
 	Err string `json:"err,omitempty"`
 
 	// SampleTime and ToolTime are the wall time spent waiting for the engine
@@ -258,7 +259,7 @@ type Sample struct {
 	// Advantage is one number per trajectory, broadcast by LossMask. In stored samples of
 	// an estimator that whitens, it is the number before whitening.
 	Advantage float32 `json:"advantage"`
-	// Truncated says that the trajectory hit the limit of response tokens.
+	// Truncated means that the trajectory hit the limit of response tokens.
 	Truncated bool `json:"truncated,omitempty"`
 }
 

@@ -60,7 +60,7 @@ type Port struct {
 // Row describes one role.
 type Row struct {
 	Name string
-	// Does is what the role does, in one line for people.
+	// Does describes the role in one line for people.
 	Does string
 	// Program is the binary; empty for a program of the machine's own system.
 	Program string
@@ -85,14 +85,15 @@ type Job struct {
 	Priority int
 	MHz      int
 	Memory   int64
-	// Single says that one instance at most may run: it owns a folder or an address.
+	// Single means that one instance at most may run: it owns a folder or an address.
 	Single bool
 	// Required says what is not done without the role, as the end of "nothing would ..."; empty for a role that a
 	// cluster may leave out.
 	Required string
 	// Load scales the role between its count and its max; empty for a fixed count.
 	Load Load
-	// Folder is what the role keeps, below the data folder of its node; empty for nothing.
+	// Folder is the folder with the role's data, below the data folder of its node; empty
+	// for none.
 	Folder string
 	Ports  []Port
 	// Serves is the label of the port at which others find the role; empty when none calls it.
@@ -104,7 +105,7 @@ type Job struct {
 	// for none.
 	Scraped     bool
 	ScrapeToken string
-	// Listed says that the status of a cluster shows the addresses of the role.
+	// Listed means that the status of a cluster shows the addresses of the role.
 	Listed bool
 }
 

@@ -90,7 +90,7 @@ func New(cfg Config, deps Deps) (*Runner, error) {
 	}, nil
 }
 
-// Spec says which trajectory to run.
+// Spec tells which trajectory to run.
 type Spec struct {
 	RunID string
 	// Purpose separates draws and call ids, for example of evaluation and training.

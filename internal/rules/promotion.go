@@ -28,7 +28,7 @@ const (
 // policy.
 const DefaultRule = Accuracy + ">=+0"
 
-// GateScore is what one policy scored on the held-out problems of one stage.
+// GateScore is the score of one policy on the held-out problems of one stage.
 type GateScore struct {
 	Stage    string             `json:"stage"`
 	Problems int                `json:"problems"`

@@ -8,7 +8,7 @@ import (
 	"temper/internal/config"
 )
 
-// Kind is what a verdict says.
+// Kind is the kind of a Verdict.
 type Kind string
 
 // The kinds of verdicts. With the empty one the stage continues.
@@ -19,7 +19,7 @@ const (
 	Collapse Kind = "collapse"
 )
 
-// Figures are what a verdict looks at in a step.
+// Figures are the numbers of a step that decide a verdict.
 type Figures struct {
 	Step       int     `json:"step"`
 	Reward     float64 `json:"reward"`      // mean
@@ -38,7 +38,7 @@ type Score struct {
 	Accuracy float64 `json:"accuracy"`
 }
 
-// Verdict is what becomes of a stage after a step.
+// Verdict decides how a stage continues after a step.
 type Verdict struct {
 	Step   int    `json:"step"`
 	Kind   Kind   `json:"kind,omitempty"`
@@ -59,7 +59,7 @@ type Case struct {
 	// Trail ends with the step that is judged.
 	Trail  []Figures
 	Scores []Score
-	// Last says that the stage has no further step.
+	// Last means that the stage has no further step.
 	Last bool
 	// CollapsedSince is CollapsedSince of the previous verdict.
 	CollapsedSince int

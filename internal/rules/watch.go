@@ -42,7 +42,7 @@ type Alert struct {
 	Pause bool `json:"pause,omitempty"`
 }
 
-// WatchState is what the rules need to know of the steps before, within one stage.
+// WatchState is the state of the rules between the steps of one stage.
 type WatchState struct {
 	Stage int `json:"stage"`
 	// BestReward is the highest mean reward of a step of the stage, BestStep its step.
@@ -66,7 +66,7 @@ const (
 	minStall = 2 * time.Minute
 )
 
-// verdict is what a rule says of a step.
+// verdict is the result of a rule for a step.
 type verdict struct {
 	rule   string
 	broken bool

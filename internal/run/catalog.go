@@ -29,9 +29,9 @@ const (
 	StateDamaged = "damaged"
 )
 
-// CatalogEntry is what the list of runs says of one. It is an index: everything in
-// it lies in the run's folder, too. Facts may be added again and in any order of
-// writers; the newest counts, by the time of the run's workflow.
+// CatalogEntry is a run's entry in the list of runs. It is an index: everything in it is in
+// the run's folder, too. Facts may be added again and in any order of writers; the newest
+// counts, by the time of the run's workflow.
 type CatalogEntry struct {
 	RunID string `json:"run_id"`
 	// Format is the run's; see Format. An entry of another format counts as absent.
@@ -58,7 +58,7 @@ type CatalogEntry struct {
 	Updated time.Time       `json:"updated,omitzero"`
 }
 
-// StageAccuracy is what a stage changed; nil where it was not measured.
+// StageAccuracy is the change of accuracy in a stage; nil where it was not measured.
 type StageAccuracy struct {
 	Name   string   `json:"name"`
 	Before *float64 `json:"before,omitempty"`
@@ -208,7 +208,7 @@ func PutEntry(ctx context.Context, store blob.Store, e CatalogEntry, cond blob.C
 	return err
 }
 
-// Notes are what people say of a run. Nothing that a run does depends on them.
+// Notes are people's notes on a run. Nothing that a run does depends on them.
 type Notes struct {
 	Tags []string  `json:"tags"`
 	Text string    `json:"text"`
@@ -225,7 +225,7 @@ const (
 	tagSymbols = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 )
 
-// Validate says what is wrong with notes.
+// Validate reports what is wrong with notes.
 func (n Notes) Validate() error {
 	if len(n.Tags) > maxTags || len(n.Text) > maxNote {
 		return fault.Newf(fault.Refused, "%d tags and a note of %d bytes: at most %d and %d are kept", len(n.Tags), len(n.Text), maxTags, maxNote)

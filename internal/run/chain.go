@@ -59,7 +59,8 @@ func (c *Chain) AddStep(ctx context.Context, store blob.Store, in StepInput) err
 	return err
 }
 
-// opening is what a run begins with, or what it has before the given step.
+// opening returns the draft of the chain's beginning: the objects that a run begins with,
+// or that it has before the given step.
 func (c *Chain) opening(ctx context.Context, store blob.Store, ref Ref, step int) (chain.Draft, error) {
 	layout := artifact.Layout{RunID: ref.RunID}
 	sum, err := c.configSum(ctx, store, ref, 0)

@@ -16,7 +16,7 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Retained says why checkpoints of a run stay, by cursor. Those that it leaves out are
+// Retained reports why checkpoints of a run stay, by cursor. Those that it leaves out are
 // deleted by the next save. It is a function of the cursors and of the batches of
 // steps, which are stored before the checkpoints after them.
 func Retained(ctx context.Context, store blob.Store, runID string, cfg config.Run, cursors []int) (map[int]string, error) {

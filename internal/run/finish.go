@@ -196,7 +196,7 @@ type StepRecord struct {
 	Spans []VersionSpan `json:"spans,omitempty"`
 	// Metrics are the series of the step; package series describes them.
 	Metrics series.Values `json:"metrics"`
-	// NotPromised says which bits of the step another run of it may have otherwise; empty
+	// NotPromised tells which bits of the step another run of it may have otherwise; empty
 	// when all are promised.
 	NotPromised string `json:"not_promised,omitempty"`
 	// Busy has a part for each worker that sampled.

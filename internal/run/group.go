@@ -12,12 +12,12 @@ import (
 	"temper/internal/series"
 )
 
-// GroupRecord is what became of the group of one problem in a step. It is made
-// when the group ends and is all that the batch of the step needs to know of it.
+// GroupRecord is the result of the group of one problem in a step. It is made when the
+// group ends and is all that the batch of the step needs to know of it.
 type GroupRecord struct {
 	ProblemID string    `json:"problem_id"`
 	Fate      grpo.Fate `json:"fate"`
-	// Samples are what the trainer gets of the group; none for a dropped one.
+	// Samples are the samples of the group for the trainer; none for a dropped group.
 	Samples    blob.Ref `json:"samples,omitzero"`
 	NumSamples int      `json:"num_samples,omitempty"`
 	// Trajectories are all that was sampled of the problem.
@@ -44,7 +44,7 @@ type GroupRecord struct {
 	Moments *grpo.Moments `json:"moments,omitempty"`
 	// Spread is how far apart the trajectories are.
 	Spread series.Spread `json:"spread,omitzero"`
-	// Rows are what the index of the step says of the trajectories, by Rollout. They pass
+	// Rows are the rows of the trajectories in the index of the step, by Rollout. They pass
 	// from the shard to the index and are in no batch.
 	Rows []record.Row `json:"rows,omitempty"`
 }

@@ -22,7 +22,7 @@ type StageInput struct {
 	Step  int   `json:"step"`
 	// First is the first step that the run itself made of the stage.
 	First int `json:"first"`
-	// Last says that the stage has no further step.
+	// Last means that the stage has no further step.
 	Last bool `json:"last,omitempty"`
 }
 
@@ -209,7 +209,7 @@ func gate(g config.SFTGate, e Evaluation) GateResult {
 // EventAlert is the kind of the event that a broken rule of the watch leaves.
 const EventAlert = "alert"
 
-// Watched is what the watch found in a step.
+// Watched is the result of the watch for a step.
 type Watched struct {
 	// Alerts begin with the step.
 	Alerts []rules.Alert `json:"alerts,omitempty"`
@@ -219,7 +219,7 @@ type Watched struct {
 	StallAfter time.Duration `json:"stall_after_ns,omitempty"`
 }
 
-// Notice is what a webhook gets of a run in trouble.
+// Notice is the message to a webhook about a run in trouble.
 type Notice struct {
 	RunID    string        `json:"run_id"`
 	Stage    string        `json:"stage"`
@@ -246,8 +246,8 @@ func newWatching(ctx context.Context, store blob.Store, cfg config.Run, in StepI
 	return w, nil
 }
 
-// stateBefore is what the rules know before a step: the state after the step before,
-// or after the last step of an earlier stage that ended early.
+// stateBefore returns the state of the rules before a step: the state after the step
+// before, or after the last step of an earlier stage that ended early.
 func stateBefore(ctx context.Context, store blob.Store, cfg config.Run, in StepInput) (rules.WatchState, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	state, ok, err := artifact.Lookup[rules.WatchState](ctx, store, layout.Step(in.Step-1).Watch())
@@ -268,7 +268,7 @@ func stateBefore(ctx context.Context, store blob.Store, cfg config.Run, in StepI
 	return state, nil
 }
 
-// report says what the test found, and writes an event for each new alert.
+// report writes an event for each new alert and returns the result of the test.
 func (w *watching) report(ctx context.Context, store blob.Store) (Watched, error) {
 	out := Watched{StallAfter: w.after.StallAfter(w.rules)}
 	for _, a := range w.after.Standing {
@@ -286,7 +286,7 @@ func (w *watching) report(ctx context.Context, store blob.Store) (Watched, error
 	return out, nil
 }
 
-// firstTrouble is what a list of runs shows of the alerts that stand.
+// firstTrouble returns the text of the first standing alert, for a list of runs.
 func firstTrouble(s rules.WatchState) string {
 	if len(s.Standing) == 0 {
 		return ""

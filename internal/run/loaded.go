@@ -18,7 +18,7 @@ import (
 	"temper/trainer/weights/hf"
 )
 
-// Loaded is what a worker needs to know of a run, all of it immutable.
+// Loaded holds a worker's data of a run, all of it immutable.
 type Loaded struct {
 	Ref    Ref
 	Layout artifact.Layout
@@ -103,8 +103,8 @@ func (r *Loaded) readStart(ctx context.Context, store blob.Store) error {
 	return nil
 }
 
-// ChatConfig is what a run says of its conversations; tmpl is nil for the small ChatML.
-// functions are the run's own tools.
+// ChatConfig returns the settings of a run's conversations; tmpl is nil for the small
+// ChatML. functions are the run's own tools.
 func ChatConfig(cfg config.Run, tmpl *chat.Template, functions []chat.FunctionTool) chat.Config {
 	r := cfg.Rollout
 	return chat.Config{

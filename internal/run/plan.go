@@ -15,7 +15,7 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Plan is what the workflows know of a run: small, derived once by OpenRun.
+// Plan is the workflows' data of a run: small, derived once by OpenRun.
 type Plan struct {
 	RunID string `json:"run_id"`
 	Seed  uint64 `json:"seed"`
@@ -26,7 +26,7 @@ type Plan struct {
 	// CheckpointEvery is the number of RL steps between checkpoints.
 	CheckpointEvery int     `json:"checkpoint_every"`
 	Stages          []Stage `json:"stages"`
-	// SearchAttributes says whether the server knows RunID, Stage and Step; an
+	// SearchAttributes reports whether the server knows RunID, Stage and Step; an
 	// upsert of an unknown attribute would block the workflow for good.
 	SearchAttributes bool `json:"search_attributes"`
 	// ProgressAttributes says the same of Reward and RunStatus.
@@ -45,7 +45,7 @@ type Plan struct {
 	PartialTokens int `json:"partial_rollout_tokens,omitempty"`
 	// EvalSets are evaluated beside the held-out problems of the stages.
 	EvalSets []EvalSet `json:"eval_sets,omitempty"`
-	// Gate says that the policy after SFT must pass before RL begins.
+	// Gate means that the policy after SFT must pass before RL begins.
 	Gate bool `json:"gate,omitempty"`
 }
 
@@ -114,7 +114,7 @@ type Stage struct {
 	Steps     int    `json:"steps"`
 	// Filter is set when problems are filtered by the current policy first.
 	Filter bool `json:"filter,omitempty"`
-	// Judged says that the stage may end, or be held, by the figures of its steps.
+	// Judged means that the stage may end, or be held, by the figures of its steps.
 	Judged bool `json:"judged,omitempty"`
 	// Refill bounds the rounds in which a step replaces groups that teach nothing.
 	Refill int `json:"refill,omitempty"`
@@ -153,7 +153,7 @@ type Ref struct {
 	Config blob.Ref `json:"config"`
 }
 
-// PlanOf is what the workflows need to know of a configuration.
+// PlanOf derives the plan from a configuration.
 func PlanOf(runID string, cfg config.Run) Plan {
 	p := Plan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps, Window: cfg.RL.Window, Gate: cfg.SFT.Gate.On(), PartialTokens: cfg.RL.PartialRolloutTokens}
 	for _, s := range cfg.Eval.Sets {

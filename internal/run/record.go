@@ -139,7 +139,7 @@ const (
 	EventFail   = "fail"
 	// EventTakeOver records that another workflow execution continues the run.
 	EventTakeOver = "takeover"
-	// EventRepair says that a damaged or missing object was made again.
+	// EventRepair means that a damaged or missing object was made again.
 	EventRepair = "repair"
 )
 

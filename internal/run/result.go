@@ -34,7 +34,7 @@ type Dropped struct {
 	Reason string `json:"reason"`
 	Rows   int    `json:"rows"`
 	Of     int    `json:"of"`
-	// First says what the first of them is.
+	// First tells what the first of them is.
 	First string `json:"first"`
 }
 
@@ -50,9 +50,9 @@ type SFTResult struct {
 	TrainTime    time.Duration   `json:"train_ns"`
 }
 
-// Evaluation is what one evaluation measured. Accuracy, MeanTokens and
-// MeanTurns are of greedy rollouts; ToolErrorRate is of sampled ones, since
-// greedy decoding hides the errors that sampling makes.
+// Evaluation is the result of one evaluation. Accuracy, MeanTokens and MeanTurns are of
+// greedy rollouts; ToolErrorRate is of sampled ones, since greedy decoding hides the errors
+// that sampling makes.
 type Evaluation struct {
 	Stage            int           `json:"stage"`
 	Label            string        `json:"label"`
@@ -105,7 +105,7 @@ type StoredFilter struct {
 	FilterResult
 	PolicyVersion int64    `json:"policy_version"`
 	RemovedIDs    []string `json:"removed_ids"`
-	// Found are what the filter found of each problem.
+	// Found are the filter's results for each problem.
 	Found []blob.Ref `json:"found,omitempty"`
 }
 
@@ -123,7 +123,7 @@ type Sampled struct {
 	// SampleTime and ToolTime split Wall by what the rollouts waited for.
 	SampleTime time.Duration `json:"sample_ns"`
 	ToolTime   time.Duration `json:"tool_ns"`
-	// Busy says what the machines were busy with, a part for each worker.
+	// Busy tells what the machines were busy with, a part for each worker.
 	Busy []series.Busy `json:"busy,omitempty"`
 	// Signals counts the groups that teach something, where the run refills.
 	Signals int `json:"signals,omitempty"`
@@ -164,18 +164,18 @@ type BuiltBatch struct {
 // StepRollouts are the rollout numbers of a step.
 type StepRollouts = series.Rollouts
 
-// Trained is what the update did and the policy it published.
+// Trained is the result of the update and the policy it published.
 type Trained struct {
 	Metrics   rl.TrainMetrics `json:"metrics"`
 	Policy    Policy          `json:"policy"`
 	TrainTime time.Duration   `json:"train_ns"`
 	// PublishTime is the part of TrainTime in which the policy was stored.
 	PublishTime time.Duration `json:"publish_ns,omitempty"`
-	// SaveTime is what the step waited for its checkpoint.
+	// SaveTime is the time that the step waited for its checkpoint.
 	SaveTime time.Duration `json:"save_ns"`
 	// Saved is true when a checkpoint was asked for.
 	Saved bool `json:"saved,omitempty"`
-	// Busy says what the machine was busy with during TrainTime.
+	// Busy tells what the machine was busy with during TrainTime.
 	Busy *series.Busy `json:"busy,omitempty"`
 	// MadeBy is the program and machine that made the update.
 	MadeBy chain.Maker `json:"made_by,omitzero"`

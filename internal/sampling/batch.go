@@ -22,8 +22,8 @@ type BatchInput struct {
 	Stage      int      `json:"stage"`
 	Step       int      `json:"step"`
 	ProblemIDs []string `json:"problem_ids"`
-	// Shards are what SampleGroups has stored of the groups, see run.Sampled. Without
-	// them the groups themselves are read.
+	// Shards are the groups that SampleGroups has stored, see run.Sampled. Without them the
+	// groups themselves are read.
 	Shards []blob.Ref `json:"shards,omitempty"`
 }
 

@@ -52,7 +52,7 @@ func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress
 	return out.FilterResult, err
 }
 
-// filteredProblem is what the filter found of a problem. It is stored as soon as the
+// filteredProblem is the filter's result for a problem. It is stored as soon as the
 // rollouts of the problem have ended, so that another attempt makes only the rest.
 type filteredProblem struct {
 	Rollouts int  `json:"rollouts"`

@@ -17,7 +17,8 @@ import (
 
 // Bounds of the journal. A step that ends within the first moment writes nothing.
 const (
-	// journalEvery is how long a trajectory that has ended may be lost by a death.
+	// journalEvery is the longest time for which the death of a process loses ended
+	// trajectories.
 	journalEvery = 2 * time.Second
 	// journalBytes are written at once, packed.
 	journalBytes = 8 << 20

@@ -28,7 +28,7 @@ type recorder struct {
 	layout artifact.Layout
 	step   int
 	groups grpo.Config
-	// signals says that groups with a signal are counted.
+	// signals means that groups with a signal are counted.
 	signals bool
 	partial bool // trajectories may have several versions
 }

@@ -32,7 +32,7 @@ type Engine interface {
 	Close()
 }
 
-// Config is what a Service works with.
+// Config configures a Service.
 type Config struct {
 	Store    blob.Store
 	Executor sandbox.Executor
@@ -80,8 +80,8 @@ type sampler struct {
 	calls    callTimes    // of trajectories that ended; guarded by the gathering
 }
 
-// target is what to sample for: a run, a policy, and the step whose configuration counts.
-// Equal names have equal sessions.
+// target is the target of sampling: a run, a policy, and the step whose configuration
+// counts. Equal names have equal sessions.
 type target struct {
 	run    run.Ref
 	policy run.Policy
@@ -235,8 +235,8 @@ func (s *sampler) eachStored(ctx context.Context, problems []rl.Problem, key fun
 	return todo, nil
 }
 
-// listed is what lies directly in a folder. A call that begins asks once, and not for
-// each of its problems: mostly nothing is there.
+// listed returns the keys directly in a folder. A call asks once at its beginning, and not
+// for each of its problems: mostly the folder is empty.
 func listed(ctx context.Context, store blob.Store, folder string) (map[string]bool, error) {
 	infos, _, err := store.ListFolder(ctx, folder)
 	if err != nil {

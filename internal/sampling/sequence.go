@@ -13,8 +13,8 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Selection is what a step took from the problems of its stage in a round, where the
-// next step begins behind it: with bands, and with refill.
+// Selection is the choice of problems of a step, with bands and with refill in several
+// rounds. The next choice begins after it.
 type Selection struct {
 	ProblemIDs []string `json:"problem_ids"`
 	// From and Next are places in the endless sequence of passes over the stage's problems.
@@ -32,7 +32,7 @@ type problemSequence struct {
 	ids   []string
 	epoch int   // of order
 	order []int // nil before the first deal
-	// rates are what steps up to ratedTo found of problems.
+	// rates are the results of the steps up to ratedTo for each problem.
 	rates   map[string]ratedProblem
 	ratedTo int
 }

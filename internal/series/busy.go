@@ -2,7 +2,7 @@ package series
 
 import "time"
 
-// Busy is what one machine was busy with while one of its processes did a part of a step.
+// Busy measures one machine while one of its processes did a part of a step.
 type Busy struct {
 	Host   string `json:"host"`
 	Worker string `json:"worker"` // the process
@@ -24,17 +24,17 @@ type Busy struct {
 	Idle    time.Duration `json:"idle_ns"`
 	// Passes counts the passes of the engine by the number of requests that each served.
 	Passes []int64 `json:"passes_by_rows,omitempty"`
-	// Graphs is what was compiled for a trainer on an accelerator.
+	// Graphs counts compilations for a trainer on an accelerator.
 	Graphs *Graphs `json:"graphs,omitempty"`
-	// Work is what a trainer computed; nil when the peak of its devices is unknown.
+	// Work is the computation of a trainer; nil when the peak of its devices is unknown.
 	Work *Work `json:"work,omitempty"`
 	// PeakMemory is the most memory that the process has held since its start, bytes.
 	PeakMemory int64 `json:"peak_memory_bytes,omitempty"`
-	// Usage is what the sampling itself knows; nil for a trainer.
+	// Usage holds the sampler's own measurements; nil for a trainer.
 	Usage *SamplerUse `json:"usage,omitempty"`
 }
 
-// Work is what training computed, beside what its devices could have in a second.
+// Work is the computation of training, beside the peak of its devices in a second.
 type Work struct {
 	// FLOPs counts the operations of the model, forward and backward, without recomputation.
 	FLOPs float64 `json:"flops"`

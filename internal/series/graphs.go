@@ -2,7 +2,7 @@ package series
 
 import "time"
 
-// Graphs is what an XLA plugin compiled for a trainer during a part of a step.
+// Graphs counts the compilations of an XLA plugin for a trainer during a part of a step.
 type Graphs struct {
 	Programs  int           `json:"programs"` // that differ, since the process began
 	Compiled  int           `json:"compiled"`

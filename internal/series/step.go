@@ -6,7 +6,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Step is what the numbers of a step are made from.
+// Step is the input of a step's series.
 type Step struct {
 	Rollouts      Rollouts
 	Train         rl.TrainMetrics
@@ -25,7 +25,7 @@ type Step struct {
 	TrainingBusy *Busy
 }
 
-// training is what TrainingBusy says as a sum.
+// training returns the sum of TrainingBusy.
 func (s *Step) training() machines {
 	if s.TrainingBusy == nil {
 		return machines{}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Direction says which way a number is better.
+// Direction tells which way a number is better.
 type Direction string
 
 // Directions of a series.

@@ -60,9 +60,9 @@ type Gauge struct {
 // Look adds an observation.
 func (g *Gauge) Look(x float64) { g.Looks, g.Sum, g.Max = g.Looks+1, g.Sum+x, max(g.Max, x) }
 
-// SamplerUse is what sampling alone knows of the time of a process.
+// SamplerUse holds the measurements of a process that only the sampler can make.
 type SamplerUse struct {
-	// CallWall is what the programs of calls took, CallQueue what they waited for an executor.
+	// CallWall is the time of the programs of calls, CallQueue their wait for an executor.
 	CallWall  Durations `json:"call_wall"`
 	CallQueue Durations `json:"call_queue"`
 	// Running and Waiting are the requests in the engine, and KVUse the share of its cache
@@ -80,7 +80,7 @@ type SamplerUse struct {
 	Evictions int64 `json:"evictions"`
 	// Judging is the time in which trajectories were given their rewards.
 	Judging time.Duration `json:"judging_ns"`
-	// Loading is what the call waited for an engine with the policy.
+	// Loading is the time that the call waited for an engine with the policy.
 	Loading time.Duration `json:"loading_ns"`
 }
 

@@ -20,7 +20,7 @@ import (
 	"temper/workers"
 )
 
-// State says what a finding means for the service.
+// State tells what a finding means for the service.
 type State string
 
 // The states of a finding.
@@ -35,7 +35,7 @@ type Finding struct {
 	Name   string `json:"name"`
 	State  State  `json:"state"`
 	Detail string `json:"detail"`
-	// Parts are what it consists of.
+	// Parts are the parts of the finding.
 	Parts []Part `json:"parts,omitempty"`
 }
 
@@ -111,7 +111,7 @@ func Print(out io.Writer, findings []Finding) error {
 	return nil
 }
 
-// found is a finding that is there unless err says why not.
+// found returns a finding that is present, or missing with the reason err.
 func found(name, detail string, err error) Finding {
 	if err != nil {
 		return finding(false, name, err.Error())
@@ -164,7 +164,7 @@ func sandbox(ctx context.Context, python string) []Finding {
 	return found
 }
 
-// numericProfile says which modules of the numeric profile can be imported.
+// numericProfile reports which modules of the numeric profile can be imported.
 func numericProfile(installed []string) string {
 	var found, absent []string
 	for _, name := range []string{"numpy", "sympy", "scipy"} {

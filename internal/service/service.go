@@ -8,7 +8,7 @@ import (
 	"temper/internal/proc"
 )
 
-// Options say what the service consists of.
+// Options define what the service consists of.
 type Options struct {
 	// Embedded starts our own Temporal server.
 	Embedded bool

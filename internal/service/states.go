@@ -16,7 +16,7 @@ import (
 	"temper/internal/proc"
 )
 
-// Process is what the service knows of one of its processes.
+// Process is the service's state of one of its processes.
 type Process struct {
 	Name     string    `json:"name"`
 	PID      int       `json:"pid,omitempty"`
@@ -27,14 +27,15 @@ type Process struct {
 	LastExit string `json:"last_exit,omitempty"`
 	// Trouble is why it is not ready, "" where it is or is not asked.
 	Trouble string `json:"trouble,omitempty"`
-	// Metrics is what it says of itself in the text form of Prometheus, "" for nothing.
+	// Metrics are the process's metrics in the text form of Prometheus, "" for none.
 	Metrics string `json:"-"`
 }
 
 // statesPace is how often the states are written, where they have changed.
 const statesPace = time.Second
 
-// statesFile is where the service says how its processes are. It is gone with the service.
+// statesFile is the file in which the service writes the states of its processes. The
+// service removes it at its end.
 func statesFile(p *config.Process) string { return filepath.Join(socketDir(p), "states.json") }
 
 // NoteStates keeps the states of the children in a file below the home until stop.

@@ -25,7 +25,7 @@ var (
 	year    = field{name: "year", min: 2000, max: 2100}
 )
 
-// CheckCron says what is wrong with a cron line, if anything: 5 fields (minute, hour,
+// CheckCron reports what is wrong with a cron line, if anything: 5 fields (minute, hour,
 // day of month, month, day of week), 7 with seconds first and the year last, a
 // word such as @daily or @every 6h, and before them CRON_TZ=Area/City.
 func CheckCron(line string) error {

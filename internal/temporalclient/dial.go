@@ -108,7 +108,7 @@ func AskUI(ctx context.Context, c client.Client, namespace string) (address stri
 	return address, ok
 }
 
-// UnreachableError says that no Temporal server answered at an address.
+// UnreachableError means that no Temporal server answered at an address.
 type UnreachableError struct {
 	Address string
 	Err     error

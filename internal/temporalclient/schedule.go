@@ -28,7 +28,7 @@ type View struct {
 	*Details
 }
 
-// Details are what a list of schedules leaves out.
+// Details are the fields of a schedule that a list leaves out.
 type Details struct {
 	When           []string      `json:"when"`
 	Overlap        string        `json:"overlap"`

@@ -65,7 +65,7 @@ func (p Probe) Ask(ctx context.Context, e sandbox.Executor) error {
 	return p.judge(res)
 }
 
-// judge says what the result means for the file.
+// judge reports what the result means for the file.
 func (p Probe) judge(res sandbox.Result) error {
 	bad := func(line int, format string, args ...any) error {
 		text := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")

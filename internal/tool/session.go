@@ -77,7 +77,7 @@ func (k *Session) add(c Cell) {
 	k.mark = rl.Seed(k.mark, "cell", rl.Hash(c.Code), rl.Hash(c.Stdin))
 }
 
-// refusal says why the call cannot be the next cell; empty when it can.
+// refusal reports why the call cannot be the next cell; empty when it can.
 func (k *Session) refusal(p builtin.Program) string {
 	switch {
 	case len(k.code) >= maxSessionCalls:

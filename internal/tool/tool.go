@@ -23,9 +23,9 @@ import (
 
 // Tool is something that a policy may call. It is safe for concurrent use.
 type Tool interface {
-	// Spec says what the tool is.
+	// Spec tells what the tool is.
 	Spec() Spec
-	// Refuse says why a call cannot run; empty when it can.
+	// Refuse tells why a call cannot run; empty when it can.
 	Refuse(c Call) string
 	// Mark is a hash of all that the answer depends on. It is part of the id of the
 	// call, so that an executor that remembers ids never answers for another call.
@@ -38,7 +38,7 @@ type Tool interface {
 // Spec describes a tool.
 type Spec struct {
 	Name string
-	// Session says that the calls of a trajectory share one process.
+	// Session means that the calls of a trajectory share one process.
 	Session bool
 }
 
@@ -61,7 +61,7 @@ type Answer struct {
 // blame, and another attempt cannot help.
 var ErrFixture = errors.New("fault of the data set")
 
-// Config says which tools there are and how they run.
+// Config defines which tools there are and how they run.
 type Config struct {
 	Executor sandbox.Executor
 	// Limits bound one call; zero fields take the executor's defaults.

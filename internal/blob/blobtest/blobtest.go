@@ -230,7 +230,7 @@ func deletes(t *testing.T, s blob.Store) {
 	}
 }
 
-// payload is what writer w writes: long enough for a torn write to show.
+// payload returns the bytes that writer w writes: long enough for a torn write to show.
 func payload(w int) []byte { return bytes.Repeat([]byte{byte(w)}, 200_000+w) }
 
 func put(t *testing.T, s blob.Store, key, data string) {

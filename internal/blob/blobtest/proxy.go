@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Fault is what a Proxy does to one request.
+// Fault is a failure that a Proxy causes for one request.
 type Fault string
 
 // The faults.

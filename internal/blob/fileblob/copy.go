@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// smallBlob is what is copied without a second goroutine.
+	// smallBlob is the size up to which one goroutine copies alone.
 	smallBlob = 64 << 10
-	// block is how much of a large blob is hashed and written at a time, numBlocks
-	// how many are under way: one is read or written, the others are hashed.
+	// block is the number of bytes of a large blob that are hashed and written at a time.
+	// numBlocks is the number of blocks under way: one is read or written, the others are
+	// hashed.
 	block, numBlocks = 1 << 20, 3
-	// flushEvery is how much is written before the disk is told to begin with it,
-	// so that it does not idle until the sync at the end.
+	// flushEvery is the number of bytes after which the disk is told to begin writing, so
+	// that it does not idle until the sync at the end.
 	flushEvery = 8 << 20
 )
 
@@ -80,7 +81,7 @@ func copyBlocks(ctx context.Context, f *os.File, r io.Reader, sum hash.Hash) (si
 			return size, err
 		}
 		if size-flushed >= flushEvery {
-			// Best effort: the sync at the end is what makes the bytes durable.
+			// Best effort: only the sync at the end makes the bytes durable.
 			_ = unix.SyncFileRange(int(f.Fd()), flushed, size-flushed, unix.SYNC_FILE_RANGE_WRITE)
 			flushed = size
 		}

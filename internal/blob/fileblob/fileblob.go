@@ -34,8 +34,8 @@ const (
 	// staleAfter is the age at which a staged file is taken for the remains of a
 	// process that died.
 	staleAfter = 24 * time.Hour
-	// maxRaces is how often in a row a Put may lose its folder to a Delete before
-	// the error is taken for one that lasts.
+	// maxRaces bounds how often in a row a Put may lose its folder to a Delete before the
+	// error counts as permanent.
 	maxRaces = 100
 )
 
@@ -347,7 +347,7 @@ func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// notExist translates the file system's ways to say that a key is absent.
+// notExist turns the file system's errors for an absent key into blob.ErrNotExist.
 func notExist(op, key string, err error) error {
 	if absent(err) {
 		err = blob.ErrNotExist

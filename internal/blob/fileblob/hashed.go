@@ -66,8 +66,8 @@ func (w *diskWriter) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// flush tells the disk to begin. It is best effort: the sync at the end is what
-// makes the bytes durable.
+// flush tells the disk to begin. It is best effort: only the sync at the end makes the
+// bytes durable.
 func (w *diskWriter) flush() {
 	if w.size-w.flushed < flushEvery {
 		return

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// readRange is what one goroutine reads in a row, readers how many there are.
+	// readRange is the number of bytes that one goroutine reads in a row; readers is the
+	// number of goroutines.
 	readRange, readers = 16 << 20, 2
 )
 

@@ -137,7 +137,7 @@ func (s *Overlay) ListFolder(ctx context.Context, folder string) ([]blob.Info, [
 	return s.merge(below, above), slices.Compact(folders), err
 }
 
-// merge is what two listings show together.
+// merge returns two listings as one.
 func (s *Overlay) merge(below, above []blob.Info) []blob.Info {
 	written := map[string]bool{}
 	for _, info := range above {

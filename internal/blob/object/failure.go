@@ -34,8 +34,8 @@ func (f *Failure) Unwrap() error { return f.Err }
 // ErrCredentials marks that there are no credentials to sign with.
 var ErrCredentials = errors.New("no credentials")
 
-// verdict is what an S3 code means to a caller: which kind of error, and what
-// the reader of the message is to do.
+// verdict translates an S3 code: to a kind of error, and an advice to the reader of the
+// message.
 type verdict struct {
 	kind   error
 	advice string

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Object is what a server returns about a key.
+// Object is a server's answer about a key.
 type Object struct {
 	Key     string // with the store's prefix
 	Size    int64
@@ -44,7 +44,7 @@ type Part struct {
 	CRC64  string
 }
 
-// Whole is what completes an upload.
+// Whole completes an upload.
 type Whole struct {
 	Parts []Part // by number
 	Size  int64

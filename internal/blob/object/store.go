@@ -13,7 +13,7 @@ import (
 	"temper/internal/blob"
 )
 
-// Config says where keys begin and how large blobs move.
+// Config defines where keys begin and how large blobs move.
 type Config struct {
 	// Place is the store for people, such as s3://bucket/prefix. It holds no secret.
 	Place string
@@ -139,7 +139,7 @@ func (s *Store) ListFolder(ctx context.Context, folder string) (blobs []blob.Inf
 	return blobs, folders, nil
 }
 
-// within is what the keys of the bucket have before those of the store.
+// within returns the prefix of the store's keys in the bucket.
 func (s *Store) within() string {
 	if s.cfg.Prefix == "" {
 		return ""

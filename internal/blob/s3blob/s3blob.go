@@ -105,8 +105,8 @@ func credentialAdvice(err error) string {
 	return "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or a role"
 }
 
-// accountOf takes the credentials from one file alone. A named profile is what
-// the SDK prefers to the environment.
+// accountOf takes the credentials from one file alone. The SDK prefers a named profile to
+// the environment.
 func accountOf(file string) ([]func(*awsconfig.LoadOptions) error, error) {
 	if file == "" {
 		return nil, nil

@@ -50,7 +50,7 @@ type lexer struct {
 	src    string
 	pos    int
 	tokens []token
-	// fresh says that the last tag took the newline after it, so that the next text
+	// fresh means that the last tag took the newline after it, so that the next text
 	// starts a line.
 	fresh   bool
 	lastPos int // the position whose line number is in line

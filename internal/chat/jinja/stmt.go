@@ -80,7 +80,7 @@ type (
 	generationStmt struct{ body []stmt }
 )
 
-// target is what an assignment sets: a name, the names of a tuple, or an attribute
+// target is the left side of an assignment: a name, the names of a tuple, or an attribute
 // of a namespace.
 type target struct {
 	names []string

@@ -19,7 +19,8 @@ type added struct {
 	// normalized means that it is looked for in the normalized text, not in the text
 	// as it was given.
 	normalized bool
-	// control is what files call special: the token is not part of a text for people.
+	// control is true for a token that files call special: it is not part of a text for
+	// people.
 	control bool
 	// inVocab means that the vocabulary of the model lists it too.
 	inVocab bool

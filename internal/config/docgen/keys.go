@@ -70,7 +70,7 @@ func (c comments) section(all *[]*section, path string, v reflect.Value) (*secti
 // toolsType has two forms, a list and a mapping.
 var toolsType = reflect.TypeFor[config.Tools]()
 
-// element is what a list gets for an element that states nothing.
+// element returns the default of a list's element.
 func element(t reflect.Type) reflect.Value {
 	if t == reflect.TypeFor[config.Stage]() {
 		return reflect.ValueOf(config.DefaultStage())

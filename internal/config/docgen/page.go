@@ -104,8 +104,8 @@ func code(text string) string {
 	return "`" + text + "`"
 }
 
-// literal is what descriptions name and Markdown would not leave alone: keys, file
-// names and tags.
+// literal matches the parts of descriptions that Markdown would change: keys, file names
+// and tags.
 var literal = regexp.MustCompile(`--[a-z]+|</?[a-z]+>|\\[a-z]+\{\}|[A-Za-z][A-Za-z0-9]*([._][A-Za-z0-9]+)+(@[0-9]+)?`)
 
 // marked puts backquotes around literals.

@@ -15,7 +15,7 @@ import (
 	"temper/internal/dataset/rows"
 )
 
-// Decontaminated says which rows share words with a benchmark.
+// Decontaminated tells which rows share words with a benchmark.
 type Decontaminated struct {
 	Read int64 `json:"read"`
 	Kept int64 `json:"kept"`

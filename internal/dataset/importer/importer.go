@@ -30,7 +30,7 @@ type Options struct {
 	License string `json:"license"`
 	// Env is the environment that judges problems that name none.
 	Env string `json:"env"`
-	// Rules are what answers must be.
+	// Rules are conditions on answers.
 	Rules dataset.Rules `json:"rules"`
 	// KeepDuplicates keeps problems with the same prompt.
 	KeepDuplicates bool `json:"keep_duplicates"`

@@ -35,8 +35,8 @@ func (im *imported) fillOrigin(file *File) {
 	}
 }
 
-// fileLicense is what the data set's card says: the license in the head of README.md
-// beside the file or in a folder above it, as sets on Hugging Face have it.
+// fileLicense returns the license of the data set's card: the head of README.md beside the
+// file or in a folder above it, as sets on Hugging Face have it.
 func fileLicense(path string) string {
 	dir := filepath.Dir(path)
 	for range 3 {
@@ -108,7 +108,7 @@ func joined(names []string) string {
 	return text
 }
 
-// PromptOf is what a user asks: the prompt of a problem, or all messages of users.
+// PromptOf returns the prompt of a problem, or all messages of users of a dialogue.
 func PromptOf(item *layout.Item) string {
 	if item.Prompt != "" || len(item.Dialogue.Messages) == 0 {
 		return item.Prompt

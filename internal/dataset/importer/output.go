@@ -39,7 +39,7 @@ type state struct {
 	Of string `json:"of"`
 	// File is the number of the file that is being read.
 	File int `json:"file"`
-	// Bytes and Keys are what counts of the rows and of the keys.
+	// Bytes and Keys are the valid lengths of the rows and of the keys.
 	Bytes  int64   `json:"bytes"`
 	Keys   int64   `json:"keys"`
 	Report *Report `json:"report"`

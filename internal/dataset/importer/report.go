@@ -21,7 +21,7 @@ const (
 	maxCounted = 10_000
 )
 
-// Report says what became of each row. Kept and all counts of Dropped and Bad sum to Read.
+// Report tells what became of each row. Kept and all counts of Dropped and Bad sum to Read.
 type Report struct {
 	// Complete is false where the import stopped early.
 	Complete bool   `json:"complete"`

@@ -13,7 +13,7 @@ import (
 	"temper/internal/chat"
 )
 
-// Kind is what rows become.
+// Kind is the kind of an Item.
 type Kind string
 
 // Kinds.
@@ -22,7 +22,7 @@ const (
 	Dialogues Kind = "dialogues"
 )
 
-// Item is what a row becomes.
+// Item is the problem or dialogue made from a row.
 type Item struct {
 	// ID is the row's own name, "" for none. Source and License are those that the row
 	// itself states.
@@ -37,7 +37,7 @@ type Item struct {
 	// Dialogue is of a row that becomes one.
 	Dialogue chat.Dialogue
 
-	// Notes say what was changed beyond the form; see the constants.
+	// Notes tell what was changed beyond the form; see the constants.
 	Notes []Note
 }
 

@@ -50,7 +50,7 @@ func (r Reason) Bad() bool {
 	}
 }
 
-// Reject says why a row was not kept.
+// Reject tells why a row was not kept.
 type Reject struct {
 	Reason Reason
 	Detail string

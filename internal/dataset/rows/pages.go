@@ -50,8 +50,8 @@ type pageReader struct {
 
 	next int64 // in the file
 	at   int64 // in what is handed out
-	// head and body are what is left of the page that is handed out, and packed is what its
-	// body comes from, which has not been read yet.
+	// head and body are the rest of the page that is handed out; packed is the page in the
+	// file, not yet read.
 	head, body []byte
 	packed     packedPage
 	// err is why no more is read. It names the column.

@@ -29,7 +29,7 @@ type Row struct {
 	// JSON is the text of the row, valid until the next call. Only rows of Parquet are
 	// known to be objects.
 	JSON []byte
-	// Err says why the row cannot be read; JSON is nil then.
+	// Err tells why the row cannot be read; JSON is nil then.
 	Err error
 }
 
@@ -114,7 +114,7 @@ func beginsJSON(in *bufio.Reader) (begins, isList bool, err error) {
 	return last == '{' || last == '[' || last == ',', false, nil
 }
 
-// Form says what the file is: FormLines, FormJSON or FormParquet.
+// Form reports what the file is: FormLines, FormJSON or FormParquet.
 func (r *Reader) Form() string { return r.form }
 
 // Next returns the next row, or io.EOF. A row that cannot be read has Err; any other

@@ -40,7 +40,7 @@ func (h *pageMemory) begin() {
 	}
 }
 
-// fits says whether a page has room.
+// fits reports whether a page has room.
 func (h *pageMemory) fits(weight int64) bool { return weight <= MaxPages-h.sum }
 
 func (h *pageMemory) add(column int, dictionary bool, weight int64) {
@@ -164,8 +164,8 @@ func countRuns(src []byte, width int) (count int64) {
 	return count
 }
 
-// countValues counts the values of a page by their encoding, 0 where the bytes are as many as
-// they take. extra is what they take besides.
+// countValues counts the values of a page whose encoding can hold many values in few bytes;
+// 0 for other encodings. extra is the memory they take besides.
 func countValues(encoding format.Encoding, page []byte) (count, extra int64) {
 	switch encoding {
 	case format.RLEDictionary, format.PlainDictionary: //nolint:staticcheck // older writers still say so

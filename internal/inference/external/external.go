@@ -34,7 +34,7 @@ type Publisher interface {
 	Logprobs(ctx context.Context, dir string, ids []int32, from int, temperature float32) ([]float32, error)
 }
 
-// Config is what an Engine works with.
+// Config configures an Engine.
 type Config struct {
 	// Kind is one of the kinds of config.RolloutEngine.
 	Kind string
@@ -207,8 +207,8 @@ func (e *Engine) Close() {
 // nan stands for a log-probability that a server left out.
 var nan = float32(math.NaN())
 
-// unknownRequests is how many requests of full length a server that states no capacity
-// is taken to hold.
+// unknownRequests is the assumed capacity, in requests of full length, of a server that
+// states none.
 const unknownRequests = 16
 
 // Status implements inference.Reporter. It sums up all servers that answer, and is an

@@ -36,7 +36,7 @@ func newLlamaCpp(c Config) *llamaCpp {
 	return &llamaCpp{processes: processes{command: c.Command, folder: c.Folder, key: c.Key, patience: c.Patience, log: c.Log}}
 }
 
-// label is the name of the file, which is what a server calls its model.
+// label is the name of the file, by which a server calls its model.
 func (l *llamaCpp) label(name string) string { return name + ".gguf" }
 func (l *llamaCpp) needsFile() bool          { return true }
 

@@ -20,7 +20,7 @@ type server interface {
 	limits(ctx context.Context) (limits, error)
 	// status asks for what the server says of its cache.
 	status(ctx context.Context) (load, error)
-	// label is what the server calls a policy, which follows from our name for it.
+	// label returns the server's name of a policy, which follows from our name for it.
 	label(name string) string
 	// needsFile reports whether the server reads a GGUF file in place of a directory.
 	needsFile() bool
@@ -39,7 +39,7 @@ type call struct {
 	seed        uint64
 }
 
-// answer is what a server sampled.
+// answer holds the sampled tokens of a server.
 type answer struct {
 	tokens   []int32
 	logprobs []float32
@@ -59,12 +59,12 @@ type published struct {
 	file string // the GGUF, where the server needs one
 }
 
-// limits is what a server accepts.
+// limits are the largest requests that a server accepts.
 type limits struct {
 	maxContext int
 }
 
-// load is what a server says of its cache, in tokens; negative is unknown.
+// load is the use of a server's cache, in tokens; negative is unknown.
 type load struct {
 	capacity, used int64
 	running        int

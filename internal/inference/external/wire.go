@@ -74,7 +74,7 @@ func (w wire) send(ctx context.Context, method, path string, body any) (io.ReadC
 	return resp.Body, nil
 }
 
-// failure says why an answer is not a 200, and what to do next.
+// failure reports why an answer is not a 200, and what to do next.
 func (w wire) failure(path string, resp *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // a part of it will do
 	kind := errLost
@@ -88,7 +88,7 @@ func (w wire) failure(path string, resp *http.Response) error {
 	return fmt.Errorf("%s: status %d: %s (%w)", w.base+path, resp.StatusCode, reason(data), kind)
 }
 
-// reason is what an error's body says, in one short line.
+// reason returns the text of an error's body, in one short line.
 func reason(data []byte) string {
 	var body struct {
 		Error   json.RawMessage `json:"error"`

@@ -44,7 +44,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Engine is what a member does.
+// Engine is the engine of a member.
 type Engine interface {
 	inference.Loader
 	inference.Reporter

@@ -163,8 +163,8 @@ func (f *Fleet) newAttempt(ctx context.Context, m *member) (*attempt, context.Co
 	}}, sampling
 }
 
-// settle takes in what a member answered. done says that the turn is complete; an error
-// that no other member would mend ends it, too.
+// settle processes the answer of a member. done means that the turn is complete; an error
+// that no other member could avoid ends it, too.
 func (u *turn) settle(ctx context.Context, p *attempt, gen inference.Generation, err error) (done bool, _ error) {
 	f, t := u.f, u.t
 	f.mu.Lock()

@@ -182,7 +182,8 @@ func (m *member) ask(ctx context.Context) (inference.Status, error) {
 	return st, nil
 }
 
-// mostTokens bounds what a member may say that it has sampled between two answers.
+// mostTokens bounds the number of sampled tokens that a member may report between two
+// answers.
 const mostTokens = 1 << 30
 
 // advance tells the scheduler how far the member has come. It counts the sampled tokens of

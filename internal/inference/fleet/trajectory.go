@@ -10,9 +10,9 @@ import (
 	"temper/internal/inference/scheduler"
 )
 
-// trajectory is what the fleet knows of a session from its first request, or from Begin, to
-// Release. A request without a session is a trajectory of one turn. The fleet's lock guards
-// it, except wake.
+// trajectory is the state of a session from its first request, or from Begin, to Release. A
+// request without a session is a trajectory of one turn. The fleet's lock guards it, except
+// wake.
 type trajectory struct {
 	info    scheduler.Trajectory
 	most    int           // tokens that the context may have, as announced

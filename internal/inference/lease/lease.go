@@ -51,7 +51,7 @@ var ErrTaken = errors.New("the name of the engine is taken")
 // ErrLost means that another engine took the name over: this one must end.
 var ErrLost = errors.New("another engine took the name over")
 
-// validName is what may stand in a key.
+// validName matches the names that may be part of a key.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // CheckName refuses a name that cannot be a key.
@@ -223,7 +223,7 @@ func (l *Lease) resume(ctx context.Context) error {
 	return l.swap(ctx, next)
 }
 
-// Drain says that the engine takes nothing new.
+// Drain reports that the engine takes nothing new.
 func (l *Lease) Drain(ctx context.Context) error {
 	return l.amend(ctx, func(e *Entry) { e.Draining = true })
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Options say how a client reaches engines.
+// Options define how a client reaches engines.
 type Options struct {
 	// Token is sent as a bearer token; empty for none.
 	Token string

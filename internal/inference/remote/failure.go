@@ -12,7 +12,7 @@ import (
 	"temper/internal/inference"
 )
 
-// Code says what kind of error an engine answers with. Clients decide by it.
+// Code tells what kind of error an engine answers with. Clients decide by it.
 type Code string
 
 // Codes, each with one HTTP status.
@@ -104,7 +104,7 @@ func ReadFailure(status int, body []byte) *Failure {
 	return out
 }
 
-// failureOf says what an error of an engine is on the wire.
+// failureOf reports what an error of an engine is on the wire.
 func failureOf(err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {

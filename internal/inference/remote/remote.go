@@ -18,7 +18,7 @@ import (
 // to be used any more.
 var ErrGarbage = errors.New("engine is not to be trusted")
 
-// Expect is what an engine must be to serve a caller.
+// Expect describes the engine that a caller needs.
 type Expect struct {
 	// Run whose policies are asked for.
 	Run string
@@ -28,7 +28,7 @@ type Expect struct {
 	Vocab int
 }
 
-// Config says where an engine is and what it must be.
+// Config defines where an engine is and what it must be.
 type Config struct {
 	// Address is host:port, an http or https URL, or unix:/path of a socket.
 	Address string
@@ -91,7 +91,7 @@ func (e *Engine) Close() {
 	e.call.close()
 }
 
-// Version implements inference.Engine. It is what the engine said last.
+// Version implements inference.Engine. It returns the version in the engine's last answer.
 func (e *Engine) Version() int64 { return e.version.Load() }
 
 // MaxContext implements inference.Engine.

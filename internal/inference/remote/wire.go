@@ -53,7 +53,7 @@ type CutRequest struct {
 	ID string `json:"id"`
 }
 
-// CutAnswer says whether the generation was under way.
+// CutAnswer reports whether the generation was under way.
 type CutAnswer struct {
 	Found bool `json:"found"`
 }
@@ -77,7 +77,7 @@ type Loaded struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Identity says which engine this is. It does not change while a process lives.
+// Identity tells which engine this is. It does not change while a process lives.
 type Identity struct {
 	Name string `json:"name"`
 	// Run is the run whose policies the engine takes.
@@ -112,6 +112,6 @@ const (
 	answerTime = 30 * time.Second
 	// smallBody bounds every body but the body of a generation.
 	smallBody = 1 << 20
-	// bytesPerToken is what a token of a prompt takes in base64, rounded up.
+	// bytesPerToken is the size of a prompt's token in base64, rounded up.
 	bytesPerToken = 6
 )

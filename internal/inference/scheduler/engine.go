@@ -1,6 +1,6 @@
 package scheduler
 
-// engine is what the scheduler knows of one engine.
+// engine is the scheduler's state of one engine.
 type engine struct {
 	adaptive bool // the policy forecasts
 	margin   float64
@@ -27,13 +27,13 @@ type engine struct {
 	debt     int64 // passes of rows since demands were made anew
 }
 
-// open says whether it may be given more.
+// open reports whether the engine may be given more.
 func (e *engine) open() bool { return !e.draining && !e.full }
 
-// used is what the rows hold now.
+// used returns the tokens that the rows hold now.
 func (e *engine) used() int64 { return e.base + e.running*e.passes }
 
-// reserved is what the rows have set aside; 0 when all have left.
+// reserved returns the tokens that are reserved for the rows; 0 when all have left.
 func (e *engine) reserved() int64 {
 	sum := e.budget + e.base + e.running
 	for i := range e.forecast.mean {
@@ -42,10 +42,10 @@ func (e *engine) reserved() int64 {
 	return sum
 }
 
-// room is how far the forecast stays below the capacity.
+// room is the distance of the forecast from the capacity.
 func (e *engine) room() int64 { return e.capacity - e.top }
 
-// noteDrained says that the engine may go, once it holds nothing.
+// noteDrained adds the decision that the engine may go, once it holds nothing.
 func (e *engine) noteDrained() {
 	if e.draining && len(e.rows) == 0 && !e.gone {
 		e.out.list = append(e.out.list, Decision{Kind: Drained, Engine: e.name})

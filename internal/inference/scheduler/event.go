@@ -54,28 +54,28 @@ type Trajectory struct {
 	Length int
 }
 
-// Pause says that a turn ended with a tool call; the context has so many tokens now.
+// Pause means that a turn ended with a tool call; the context has so many tokens now.
 type Pause struct {
 	ID      string
 	Attempt int
 	Context int
 }
 
-// Resume says that the tool answered: the trajectory wants its next turn.
+// Resume means that the tool answered: the trajectory wants its next turn.
 type Resume struct {
 	ID      string
 	Attempt int
 	Context int
 }
 
-// Finish says that a trajectory ended, after a turn or in the middle of one.
+// Finish means that a trajectory ended, after a turn or in the middle of one.
 type Finish struct {
 	ID      string
 	Attempt int
 	Context int
 }
 
-// Reject says that the engine of a running trajectory did not continue it, for lack of
+// Reject means that the engine of a running trajectory did not continue it, for lack of
 // room or by an error. The trajectory waits again. The engine is given nothing new until
 // one of its trajectories leaves it or it reports.
 type Reject struct {
@@ -108,7 +108,7 @@ func (Reject) isEvent()  {}
 func (Cancel) isEvent()  {}
 func (Recall) isEvent()  {}
 
-// Kind says what a Decision asks for.
+// Kind tells what a Decision asks for.
 type Kind string
 
 // The kinds of decisions.

@@ -13,7 +13,7 @@ const (
 	varianceUnit = 1 << 10
 )
 
-// demand is what one trajectory adds to its engine's forecast.
+// demand is the contribution of one trajectory to its engine's forecast.
 type demand struct {
 	first int64 // span of passes
 	n     int
@@ -57,7 +57,7 @@ func (f *forecast) peak(first int64, margin float64) int64 {
 	return int64(top)
 }
 
-// fits says whether a demand can be added and the forecast stays below the capacity. It
+// fits reports whether a demand can be added and the forecast stays below the capacity. It
 // compares squares: this is the innermost loop of a decision.
 // It leaves out what the engine holds now, which the caller knows better.
 func (f *forecast) fits(d *demand, capacity int64, margin float64) bool {

@@ -161,7 +161,7 @@ func contains(list []*engine, e *engine) bool {
 	return false
 }
 
-// admits says whether the forecast stays below the capacity. An engine that holds
+// admits reports whether the forecast stays below the capacity. An engine that holds
 // nothing takes what it can hold, whatever the margin: else no engine ever would.
 func (es *engines) admits(e *engine, t *task) bool {
 	if len(e.rows) == 0 {

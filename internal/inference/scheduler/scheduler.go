@@ -46,9 +46,9 @@ type Config struct {
 
 // Cost describes a pass of an engine in units of reading one token of KV cache.
 type Cost struct {
-	// Base is what a pass costs before the first token: weights and overhead.
+	// Base is the cost of a pass before the first token: weights and overhead.
 	Base int64
-	// Prefill is what it costs to make one token of KV cache again.
+	// Prefill is the cost of recomputing one token of KV cache.
 	Prefill int64
 	// Knee is how many rows a pass takes for the price of one; 0 means any number.
 	Knee int
@@ -111,7 +111,7 @@ type Scheduler struct {
 	stats   Stats
 }
 
-// decisions are what the event in hand led to.
+// decisions are the decisions of the current event.
 type decisions struct{ list []Decision }
 
 func (d *decisions) add(k Kind, t *task, e *engine) {

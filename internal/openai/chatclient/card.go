@@ -6,7 +6,8 @@ import (
 	"maps"
 )
 
-// Card is what a server's list of models says of one beside its name, by the names of the list.
+// Card holds the fields of a model in a server's list of models, beside its name, by the
+// names of the list.
 type Card map[string]string
 
 // cardFields are the names that tell a model from another one, the most telling first. Time is

@@ -37,7 +37,7 @@ type Client struct {
 	Seed        *int64
 	MaxTokens   int
 	HTTP        *http.Client
-	// Card is what the server says of the model. Check fills it in; it is empty where the
+	// Card is the server's description of the model. Check fills it in; it is empty if the
 	// server does not list the model.
 	Card Card
 	// Silence is how long an answer may bring nothing new; 0 for as long as it likes.

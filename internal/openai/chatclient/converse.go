@@ -46,13 +46,13 @@ type Executed struct {
 	Content   string        `json:"content,omitempty"`
 }
 
-// Delta is what is new of a turn. Executed are calls that the server ran itself.
+// Delta is the new part of a turn. Executed are calls that the server ran itself.
 type Delta struct {
 	Reasoning, Content string
 	Executed           []Executed
 }
 
-// Turn is what the model said at once, and why it ended: stop, length or tool_calls.
+// Turn is one message of the model, and why it ended: stop, length or tool_calls.
 type Turn struct {
 	Reasoning, Content string
 	Calls              []Call
@@ -81,9 +81,9 @@ const (
 	FinishCut      = "cut"
 )
 
-// Answer is what a question led to.
+// Answer is the answer to a question, with all its turns.
 type Answer struct {
-	// Content is what the last turn said.
+	// Content is the text of the last turn.
 	Content string
 	Finish  string
 	Turns   []Turn

@@ -190,7 +190,7 @@ type servedAnswer struct {
 	open    bool
 }
 
-// servedMessage is what was said, or what is new of it.
+// servedMessage is a message, or the new part of one.
 type servedMessage struct {
 	Role     string     `json:"role,omitempty"`
 	Content  string     `json:"content"`

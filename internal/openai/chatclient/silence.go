@@ -46,7 +46,7 @@ func (w *watching) end() {
 	w.cancel(nil)
 }
 
-// explain says that it was silence that ended the request, where it was.
+// explain adds to an error that silence has ended the request, if it has.
 func (w *watching) explain(err error) error {
 	if silence, ok := context.Cause(w.ctx).(*SilenceError); ok && err != nil { //nolint:errorlint // as it was given to cancel
 		return silence

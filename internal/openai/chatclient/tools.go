@@ -17,7 +17,7 @@ import (
 	"temper/sandbox/status"
 )
 
-// ToolConfig says which tools a model may call and how they run.
+// ToolConfig defines which tools a model may call and how they run.
 type ToolConfig struct {
 	// Names of built-in tools, in the order of the prompt.
 	Names []string

@@ -69,7 +69,7 @@ func Hit(name Point) {
 	}
 }
 
-// Check says what is wrong with the environment, all at once.
+// Check reports what is wrong with the environment, all at once.
 func Check() error {
 	_, err := parse(os.Getenv(EnvPoints), os.Getenv(EnvDir))
 	return err
@@ -124,7 +124,7 @@ func (t *table) hit(name Point) {
 	}
 }
 
-// Mark is what a point leaves behind.
+// Mark is the trace of a point that was hit.
 type Mark struct {
 	Point Point     `json:"point"`
 	Role  string    `json:"role"` // first argument of the process
@@ -160,7 +160,7 @@ func markPath(dir string, name Point) string {
 	return filepath.Join(dir, strings.ReplaceAll(string(name), "/", ".")+".json")
 }
 
-// Reached says whether a point has left its mark in a folder.
+// Reached reports whether a point has left its mark in a folder.
 func Reached(dir string, name Point) bool {
 	_, err := os.Stat(markPath(dir, name))
 	return err == nil

@@ -3,7 +3,7 @@ package failpoint
 // Point is the name of a place in the code: the area, a slash, the moment.
 type Point string
 
-// Points says of every point where it is. Each has one call of Hit.
+// Points returns the place of every point. Each has one call of Hit.
 func Points() map[Point]string {
 	return map[Point]string{
 		"prepare/before-ready":       "all data of a run is stored, its mark is not",

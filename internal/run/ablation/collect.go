@@ -15,8 +15,8 @@ import (
 	"temper/internal/series"
 )
 
-// Result is what came out of an ablation: of the runs that are whole alone, so that each
-// step of an arm is a mean over the same seeds.
+// Result is the result of an ablation, of its complete runs alone, so that each step of an
+// arm is a mean over the same seeds.
 type Result struct {
 	ID    string      `json:"id"`
 	Runs  []RunResult `json:"runs"`
@@ -38,7 +38,7 @@ type RunResult struct {
 	Series map[string][]Value `json:"series,omitempty"`
 }
 
-// ArmResult is what the runs of an arm come to.
+// ArmResult is the result of the runs of an arm.
 type ArmResult struct {
 	Name string `json:"name"`
 	// Runs is how many runs are whole, of Of.
@@ -295,7 +295,7 @@ func (r Result) outcome(place string) Outcome {
 	return out
 }
 
-// line says of a run how it is.
+// line describes the end of a run in one line.
 func (r RunResult) line() string {
 	if r.Reason == "" {
 		return r.RunID + ": " + r.State

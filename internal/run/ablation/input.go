@@ -31,7 +31,7 @@ type Input struct {
 	Config json.RawMessage `json:"config,omitempty"`
 	// Set overrides single keys of the recipe for every arm.
 	Set run.Settings `json:"set,omitempty"`
-	// Arms are the variants, at least one. The first is what the others are compared with.
+	// Arms are the variants, at least one. The others are compared with the first.
 	Arms []Arm `json:"arms,omitempty"`
 	// Seeds are the seeds of the runs of each arm.
 	Seeds []uint64 `json:"seeds,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"temper/internal/config"
 )
 
-// Order is what a person asks of an ablation, by flags and a file.
+// Order is a user's request for an ablation, by flags and a file.
 type Order struct {
 	File, Recipe string   // YAML files; the recipe is the base of all arms
 	Arms, Set    []string // NAME=KEY=VALUE;KEY=VALUE, and KEY=VALUE for every arm

@@ -16,8 +16,8 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Plan is what an ablation compares. It is stored once, and every later attempt has to
-// ask for the same.
+// Plan is the plan of an ablation. It is stored once, and every later attempt has to ask
+// for the same.
 type Plan struct {
 	ID string `json:"id"`
 	// Config is the base recipe with the overrides of all arms, as YAML.
@@ -51,7 +51,7 @@ func (p Plan) Arm(name string) Arm {
 	return p.Arms[i]
 }
 
-// Input is what RLRun gets for a run that the store does not have.
+// Input returns the input of RLRun for a run that the store does not have.
 func (p Plan) Input(r Planned, priority int) (run.Input, error) {
 	text, err := json.Marshal(p.Config)
 	if err != nil {
@@ -149,7 +149,7 @@ func checkTaken(ctx context.Context, store blob.Store, plan Plan, configs map[st
 	return fault.New(fault.RunExists, errors.Join(bad...))
 }
 
-// Stored says what the store has of a run.
+// Stored tells what the store has of a run.
 type Stored string
 
 // States of a run in the store.
@@ -165,7 +165,7 @@ type FindInput struct {
 	RunID string `json:"run_id"`
 }
 
-// Find says what the store has of a run. Errors: RunExists where the run is another one.
+// Find reports what the store has of a run. Errors: RunExists where the run is another one.
 func Find(ctx context.Context, store blob.Store, in FindInput) (Stored, error) {
 	plan, err := ReadPlan(ctx, store, in.ID)
 	if err != nil {
@@ -249,12 +249,12 @@ const (
 	RunFailed  = "failed"
 )
 
-// Ended says how a run of an ablation ended.
+// Ended tells how a run of an ablation ended.
 type Ended struct {
 	ID    string `json:"id"`
 	RunID string `json:"run_id"`
 	State string `json:"state"`
-	// Reason says why it failed, or what became of it.
+	// Reason tells why it failed, or what became of it.
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
 }
@@ -265,7 +265,7 @@ func RecordEnd(ctx context.Context, store blob.Store, e Ended) error {
 	return err
 }
 
-// Progress is what is known of the runs of a plan, in their order.
+// Progress is the state of the runs of a plan, in their order.
 type Progress struct {
 	Plan    Plan     `json:"plan"`
 	States  []string `json:"states"`

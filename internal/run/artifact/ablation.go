@@ -11,7 +11,7 @@ const AblationRoot = "ablations"
 
 var ablationIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,29}$`)
 
-// CheckAblationID says what is wrong with the id of an ablation, if anything. The id is
+// CheckAblationID reports what is wrong with the id of an ablation, if anything. The id is
 // shorter than that of a run, which adds an arm and a seed to it.
 func CheckAblationID(id string) error {
 	if !ablationIDForm.MatchString(id) {
@@ -26,10 +26,10 @@ type Ablation struct{ ID string }
 // Dir is the folder of the ablation.
 func (a Ablation) Dir() string { return path.Join(AblationRoot, a.ID) }
 
-// Plan is what the ablation set out to compare.
+// Plan is the key of the ablation's plan.
 func (a Ablation) Plan() string { return path.Join(a.Dir(), "plan.json") }
 
-// Ended says how a run of the ablation ended.
+// Ended reports how a run of the ablation ended.
 func (a Ablation) Ended(runID string) string { return path.Join(a.Dir(), "ended", runID+".json") }
 
 // Result is one of the files that show what came out.

@@ -27,7 +27,7 @@ const (
 
 var runIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// CheckRunID says what is wrong with a run id, if anything.
+// CheckRunID reports what is wrong with a run id, if anything.
 func CheckRunID(id string) error {
 	if !runIDForm.MatchString(id) {
 		return fmt.Errorf("run id %q: want 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', starting with a letter or digit", id)

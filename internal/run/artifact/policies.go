@@ -11,7 +11,7 @@ import (
 	"temper/internal/blob"
 )
 
-// StoredPolicy is what the store has of a published policy.
+// StoredPolicy is a published policy in the store.
 type StoredPolicy struct {
 	Version int64
 	// Whole is true for a policy that the run has. Otherwise it is being published, or a

@@ -13,7 +13,7 @@ const ScheduleRoot = "schedules"
 
 var scheduleIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
 
-// CheckScheduleID says what is wrong with the id of a schedule, if anything. The id is
+// CheckScheduleID reports what is wrong with the id of a schedule, if anything. The id is
 // shorter than that of a run, which adds a time to it.
 func CheckScheduleID(id string) error {
 	if !scheduleIDForm.MatchString(id) {
@@ -34,7 +34,7 @@ func (s Schedule) Good() string { return path.Join(s.Dir(), "good.json") }
 // Data is a snapshot of problems, by the SHA-256 of its content.
 func (s Schedule) Data(sha256 string) string { return path.Join(s.Dir(), "data", sha256+".jsonl") }
 
-// Plan is what a re-training set out to do, by the id of its run.
+// Plan is the key of a re-training's plan, by the id of its run.
 func (s Schedule) Plan(runID string) string { return path.Join(s.Dir(), "plans", runID+".json") }
 
 // Outcome is how a re-training ended, by the id of its run.
@@ -42,7 +42,7 @@ func (s Schedule) Outcome(runID string) string {
 	return path.Join(s.Dir(), "outcomes", runID+".json")
 }
 
-// Judged says that a re-training was judged on some data with some recipe, by a hash
+// Judged reports that a re-training was judged on some data with some recipe, by a hash
 // of both.
 func (s Schedule) Judged(hash string) string { return path.Join(s.Dir(), "judged", hash+".json") }
 

@@ -104,7 +104,7 @@ func (s StepKeys) Selection(round int) string {
 	return stepKey(s, fmt.Sprintf("selection-%02d.json", round))
 }
 
-// Verdict says what became of the stage after the step, where its steps are judged.
+// Verdict reports what became of the stage after the step, where its steps are judged.
 func (s StepKeys) Verdict() string { return stepKey(s, "verdict.json") }
 
 // Manifest lists all objects of the step with their SHA-256.

@@ -74,7 +74,7 @@ func decodeManifest(data []byte) (m Manifest, err error) {
 	return m, checkDigest(data)
 }
 
-// End is what summary.json ends with.
+// End is the end of summary.json.
 type End struct {
 	Head
 	// Digest is the sum of the summary with NoDigest in its place.

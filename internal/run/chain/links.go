@@ -47,7 +47,7 @@ func (v *verifier) checkChain() {
 	v.checkHead()
 }
 
-// describeChain says what the chain is about.
+// describeChain reports what the chain is about.
 func (v *verifier) describeChain() {
 	for i := range v.chain.Entries {
 		e := &v.chain.Entries[i]

@@ -13,7 +13,7 @@ import (
 
 // Maker is a program on a machine that made a part of a run.
 type Maker struct {
-	// Role is what it did: control, rollout or trainer.
+	// Role is the role of the process: control, rollout or trainer.
 	Role string `json:"role"`
 	// Build is the revision, Go the toolchain.
 	Build string `json:"build"`
@@ -22,8 +22,8 @@ type Maker struct {
 	// that decide bits.
 	CPU      string   `json:"cpu,omitempty"`
 	Features []string `json:"features,omitempty"`
-	// Backend computes: the CPU backend, or a device. Kernels are what decides the last
-	// bits of it under the run's configuration, as names and values.
+	// Backend computes: the CPU backend, or a device. Kernels are the settings that decide
+	// its last bits under the run's configuration, as names and values.
 	Backend string `json:"backend,omitempty"`
 	Kernels string `json:"kernels,omitempty"`
 }

@@ -22,7 +22,7 @@ import (
 // ones.
 const Format = 1
 
-// Kind says which part of a run a manifest is of.
+// Kind tells which part of a run a manifest is of.
 type Kind string
 
 // The kinds of manifests, in the order of a chain.
@@ -65,8 +65,8 @@ type Span struct {
 	SampledBy string `json:"sampled_by"`
 }
 
-// Facts are what is known of a part of a run. Fields that the kind does not have are
-// empty. All sums are SHA-256 in hex.
+// Facts describe a part of a run. Fields that the kind does not have are empty. All sums
+// are SHA-256 in hex.
 type Facts struct {
 	Run  string `json:"run"`
 	Kind Kind   `json:"kind"`

@@ -28,7 +28,7 @@ type Options struct {
 	CanRemake func(key string) bool
 }
 
-// Problem says what is wrong with an object.
+// Problem tells what is wrong with an object.
 type Problem string
 
 // The problems that Verify finds.
@@ -51,7 +51,7 @@ type Finding struct {
 	Want string `json:"want,omitempty"`
 	Have string `json:"have,omitempty"`
 	Text string `json:"text"`
-	// HeldBy is what names the object: a manifest, or a document that one holds.
+	// HeldBy names the holder of the object: a manifest, or a document that one holds.
 	HeldBy string `json:"held_by,omitempty"`
 	// CanRemake is true for an object that can be made again.
 	CanRemake bool `json:"can_remake,omitempty"`
@@ -66,7 +66,7 @@ func (f Finding) String() string {
 	return out
 }
 
-// Report is what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	RunID string `json:"run_id"`
 	// First and Last are the first and the last step of the chain, Steps how many there
@@ -84,7 +84,7 @@ type Report struct {
 	// Deleted counts objects that are gone and whose deletion is noted in the chain.
 	Deleted int     `json:"deleted"`
 	MadeBy  []Maker `json:"made_by,omitempty"`
-	// Damage is what is wrong, Remarks are what is not, but worth a line.
+	// Damage lists what is wrong. Remarks list findings that are no damage.
 	Damage  []Finding `json:"damage,omitempty"`
 	Remarks []Finding `json:"remarks,omitempty"`
 }

@@ -13,8 +13,8 @@ import (
 type object struct {
 	want blob.Ref
 	by   string // the key of what names it
-	// have is what is stored; zero where nothing is. It has no SHA256 where the bytes
-	// were not read.
+	// have is the stored object; zero if there is none. It has no SHA256 if the bytes were
+	// not read.
 	have blob.Ref
 }
 
@@ -31,7 +31,7 @@ type walk struct {
 	withoutShards bool
 }
 
-// depth says which bytes are read.
+// depth tells which bytes are read.
 type depth int
 
 const (

@@ -13,7 +13,7 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Draft is what a manifest is made of.
+// Draft is the input of a manifest.
 type Draft struct {
 	Facts Facts
 	// Keys are objects of the step. The writer finds objects beside the steps without them.
@@ -30,8 +30,8 @@ type Writer struct {
 	runs map[string]memory
 }
 
-// memory is what the chain of a run holds beside its steps, up to a manifest. It does
-// not change.
+// memory lists the objects beside the steps that the chain of a run holds, up to a
+// manifest. It does not change.
 type memory struct {
 	last Entry
 	side map[string]bool

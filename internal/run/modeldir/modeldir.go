@@ -116,7 +116,7 @@ func WriteAdapter(ctx context.Context, store blob.Store, s Source, dir string, d
 // Opened is a model directory that is there to be read.
 type Opened struct {
 	Dir string
-	// Rollout says how the run samples; nil for a directory that belongs to no run.
+	// Rollout tells how the run samples; nil for a directory that belongs to no run.
 	Rollout *config.Rollout
 	// Close removes the directory if it was made for the occasion.
 	Close func()

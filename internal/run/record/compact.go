@@ -85,9 +85,9 @@ type TokenReader struct{ planeReader }
 // may end where TokensEnd says.
 func (r *TokenReader) Read(data []byte) ([]Packed, error) { return r.read(data, tokenPlanes) }
 
-// TokensEnd says where the tokens of a compact record end and the log-probabilities begin,
-// of which data is the beginning. Where this does not say so, ok is false and at least so
-// many bytes are wanted.
+// TokensEnd returns the place in a compact record where the tokens end and the
+// log-probabilities begin. data is the beginning of the record. If it is too short, ok is
+// false and end is the number of bytes needed at least.
 func TokensEnd(data []byte) (end int, ok bool, err error) {
 	end = len(magic)
 	if len(data) >= end && !IsCompact(data) {
@@ -189,7 +189,7 @@ func dealPlanes(packed []Packed, sections [][]byte) error {
 	return nil
 }
 
-// length is how long a plane is.
+// length returns the length of a plane.
 func (s shape) length(plane int) int {
 	switch {
 	case plane >= tokenPlanes:

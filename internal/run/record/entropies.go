@@ -13,7 +13,7 @@ func entropyColumn() column {
 }
 
 // Entropies writes the mean entropies of trajectories of a step, in the form of an index
-// that says of each trajectory nothing else.
+// without other columns.
 func Entropies(rows []Row) ([]byte, error) {
 	whose := slices.DeleteFunc(columns(), func(c column) bool { return c.name != "problem" && c.name != "rollout" })
 	return writeColumns(rows, append(whose, entropyColumn()))

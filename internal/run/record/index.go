@@ -18,7 +18,7 @@ const (
 	FateExcluded = "excluded" // it has no reward and counts for nothing
 )
 
-// Row is what the index of a step says of one trajectory.
+// Row is the entry of one trajectory in the index of a step.
 type Row struct {
 	Problem string  `json:"problem"`
 	Rollout int     `json:"rollout"`

@@ -25,7 +25,7 @@ type Packed struct {
 	planes [numPlanes][]byte
 }
 
-// shape says how long the planes of a trajectory are.
+// shape tells how long the planes of a trajectory are.
 type shape struct {
 	tokens     int
 	tokenBytes int // of each token, 1 to 4

@@ -16,8 +16,8 @@ import (
 	"temper/internal/rl"
 )
 
-// compactAbove is how many tokens a group may have and still be stored as lines: some
-// 1.5 MB of them.
+// compactAbove is the number of tokens up to which a group is stored as lines: some 1.5 MB
+// of them.
 const compactAbove = 1 << 16
 
 // IsLarge reports whether a group of so many tokens is stored as a compact record.

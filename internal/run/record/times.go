@@ -12,7 +12,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Times are what one trajectory took: of a call of the sampler, where several calls
+// Times are the times of one trajectory: of one call of the sampler, where several calls
 // sampled it one after another. All numbers are microseconds.
 type Times struct {
 	Problem string `json:"p"`
@@ -108,7 +108,7 @@ func (t *Times) join(p Times) {
 	}
 }
 
-// Output is what the program of a call has printed.
+// Output is the output of the program of a call.
 type Output struct {
 	Problem string `json:"p"`
 	Rollout int    `json:"k"`

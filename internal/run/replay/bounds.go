@@ -42,8 +42,8 @@ const (
 // bounds hold a step that other kernels made.
 type bounds struct{ *making }
 
-// apart says which kernels made the step and differ from those here; none for a run
-// that does not say. It notes another build, which alone is no reason for other bits.
+// apart returns the kernels that made the step and differ from those here; none if the run
+// does not record them. It notes another build, which alone is no reason for other bits.
 func (m bounds) apart(ctx context.Context) ([]string, error) {
 	manifest, ok, err := artifact.Lookup[chain.Manifest](ctx, m.base, m.layout.Step(m.step).Manifest())
 	if err != nil && !isDamage(err) {

@@ -105,7 +105,7 @@ func (m *making) absent(key string) (Verdict, string) {
 	}
 }
 
-// difference says where two contents of a key differ, "" for nowhere. Times and
+// difference reports where two contents of a key differ, "" for nowhere. Times and
 // writers do not count.
 func difference(key string, stored, made []byte) string {
 	if bytes.Equal(stored, made) {

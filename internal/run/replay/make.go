@@ -34,7 +34,7 @@ type making struct {
 	notes   notes
 	how     string // what a repair is made of
 	kernels []string
-	// close says how near groups came out that were sampled by other kernels; far are
+	// close tells how near groups came out that were sampled by other kernels; far are
 	// those that are outside of the bounds.
 	close map[string]string
 	far   map[string]bool

@@ -12,7 +12,7 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// part is what of a step is made in one go.
+// part is a part of a step that is made as a whole.
 type part int
 
 // The parts of a step in the order in which they are made; unmade are objects that

@@ -31,7 +31,7 @@ type Bench struct {
 	Makers func(config.Run) []chain.Maker
 }
 
-// Verdict is what a comparison found of an object.
+// Verdict is the result of comparing an object.
 type Verdict string
 
 // Verdicts. Differs and Missing are damage, the others are not.
@@ -50,18 +50,18 @@ const (
 	Kept Verdict = "kept"
 )
 
-// Damage says whether a verdict means that the run is not what it claims to be.
+// Damage reports whether a verdict means that the run is not what it claims to be.
 func (v Verdict) Damage() bool { return v == Differs || v == Missing }
 
 // Object is one object of a step and what was found of it.
 type Object struct {
 	Key     string  `json:"key"`
 	Verdict Verdict `json:"verdict"`
-	// Note says where it differs, or why it was kept.
+	// Note tells where it differs, or why it was kept.
 	Note string `json:"note,omitempty"`
 }
 
-// Report is what a step made again came to.
+// Report is the result of making a step again.
 type Report struct {
 	RunID string `json:"run_id"`
 	Step  int    `json:"step"`
@@ -72,7 +72,7 @@ type Report struct {
 	Checkpoint int      `json:"checkpoint"`
 	Objects    []Object `json:"objects"`
 	Notes      []string `json:"notes,omitempty"`
-	// Kernels say which kernels that decide bits are not those of the run. Then objects
+	// Kernels tell which kernels that decide bits are not those of the run. Then objects
 	// are held to bounds.
 	Kernels []string `json:"kernels,omitempty"`
 	// Original is how long the step took when the run made it; Took is how long it

@@ -13,12 +13,12 @@ import (
 	"temper/internal/sampling"
 )
 
-// Repaired is what became of a damaged object.
+// Repaired is the result for a damaged object.
 type Repaired struct {
 	Key string `json:"key"`
-	// Done says that the object has the bytes of its reference again.
+	// Done means that the object has the bytes of its reference again.
 	Done bool `json:"done"`
-	// How says what it was made of, or why it could not be.
+	// How tells what it was made of, or why it could not be.
 	How string `json:"how"`
 }
 

@@ -86,7 +86,7 @@ func (b *Bench) Steps(ctx context.Context, runID string, steps []int) ([]Report,
 
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-// Repairs is what a repair of a run came to.
+// Repairs is the result of repairing a run.
 type Repairs struct {
 	// Objects were damaged or missing.
 	Objects []Repaired `json:"objects"`

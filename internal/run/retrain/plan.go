@@ -158,7 +158,7 @@ func (p *retraining) composeConfig(ctx context.Context, in Input) error {
 	return err
 }
 
-// reasonForNothing says why there is nothing to train on, "" when there is.
+// reasonForNothing reports why there is nothing to train on, "" when there is.
 func (p *retraining) reasonForNothing(ctx context.Context, patterns []string) (string, error) {
 	n := len(p.problems)
 	if n == 0 {

@@ -53,10 +53,10 @@ type PlanInput struct {
 	Now   time.Time `json:"now"`
 }
 
-// Plan is what a re-training sets out to do.
+// Plan is the plan of a re-training.
 type Plan struct {
 	RunID string `json:"run_id"`
-	// Nothing says why there is nothing to do; the rest is then empty.
+	// Nothing tells why there is nothing to do; the rest is then empty.
 	Nothing string `json:"nothing,omitempty"`
 	// Data is the snapshot of all problems, of NumFiles files.
 	Data        blob.Ref `json:"data"`
@@ -115,7 +115,7 @@ type Outcome struct {
 	Policy   run.Policy          `json:"policy"`
 	From     string              `json:"from,omitempty"`
 	Verdicts []rules.GateVerdict `json:"verdicts,omitempty"`
-	// Candidate and Good are what the two policies scored on the same problems.
+	// Candidate and Good are the scores of the two policies on the same problems.
 	Candidate []rules.GateScore `json:"candidate,omitempty"`
 	Good      []rules.GateScore `json:"good,omitempty"`
 	Ended     time.Time         `json:"ended"`

@@ -17,8 +17,8 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Contents is what a run left in the store, by key below its folder, without
-// what the clock put there.
+// Contents are the objects that a run left in the store, by key below its folder, without
+// times.
 type Contents map[string][]byte
 
 // writersOwn matches the keys in which a process announces what it writes or deletes.

@@ -82,8 +82,8 @@ func (h *Run) StepInput(t testing.TB, step int, save bool) learner.StepInput {
 	return learner.StepInput{Run: h.Ref, Step: step, Batch: built.Batch, Save: save}
 }
 
-// Script is what a trainer is asked to do in a run, in order: supervised updates in
-// two parts, policy 0, and the given steps, of which the even ones leave a checkpoint.
+// Script returns the calls to a trainer in a run, in order: supervised updates in two
+// parts, policy 0, and the given steps, of which the even ones leave a checkpoint.
 func (h *Run) Script(t testing.TB, steps ...int) []func(*Machine) error {
 	sft := func(from, to int) func(*Machine) error {
 		return func(m *Machine) error {

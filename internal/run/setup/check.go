@@ -13,7 +13,7 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Checked is what Check learned of a run.
+// Checked is the result of Check.
 type Checked struct {
 	Dialogues, Problems, HeldOut int
 	// SFTSteps is the number of supervised updates, those of sft.epochs too.

@@ -12,7 +12,7 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Forked is what a fork would begin with.
+// Forked is the state with which a fork begins.
 type Forked struct {
 	// Step of the checkpoint.
 	Step   int

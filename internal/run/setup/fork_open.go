@@ -80,7 +80,7 @@ func (f *fork) adoptCheckpoints(ctx context.Context, store blob.Store, layout ar
 	return nil
 }
 
-// parentPlan is what the workflow needs to know of the parent.
+// parentPlan returns the workflow's data of the parent.
 func (f *fork) parentPlan(ctx context.Context, store blob.Store) (*run.ForkPlan, error) {
 	layout := artifact.Layout{RunID: f.parent.RunID}
 	out := &run.ForkPlan{RunID: f.from.RunID, Step: f.from.Step, Skips: f.skips}
@@ -107,7 +107,8 @@ func (f *fork) parentPlan(ctx context.Context, store blob.Store) (*run.ForkPlan,
 	return out, nil
 }
 
-// parentReport is what the parent measured of a stage, as far as it holds for the fork.
+// parentReport returns the parent's measurements of a stage, as far as they hold for the
+// fork.
 func (f *fork) parentReport(ctx context.Context, store blob.Store, i int, s run.Stage) (run.StageReport, error) {
 	out := run.StageReport{Plan: s}
 	if f.parent.Fork != nil && i < len(f.parent.Fork.Reports) {

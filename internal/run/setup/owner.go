@@ -23,13 +23,13 @@ type Claim struct {
 	Find func(context.Context, run.Owner) (Execution, error)
 	// Visits is set for a workflow that reads a stored run and does not make it.
 	Visits bool
-	// SearchAttributes says whether the server knows the attributes of runs.
+	// SearchAttributes reports whether the server knows the attributes of runs.
 	SearchAttributes bool
 	// At is when, for the list of runs.
 	At time.Time
 }
 
-// Execution is what the server says of a workflow execution.
+// Execution is the server's state of a workflow execution.
 type Execution struct {
 	Open bool
 	// First is the first execution of its chain: what follows by reset, retry, cron

@@ -20,7 +20,7 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// evaluated is what a preparation makes of evaluation sets and of pass rates.
+// evaluated prepares evaluation sets and pass rates.
 type evaluated struct{ *preparation }
 
 // setKey is the key of the problems of a set of eval.sets, by index from 0.
@@ -63,8 +63,8 @@ func (p evaluated) readSet(ctx context.Context, i int) ([]rl.Problem, error) {
 	return problems, nil
 }
 
-// askedKey is what makes two problems the same for the check below: what is asked, by the
-// normal form of prompts, in the same surroundings.
+// askedKey is equal for problems that the check below takes for the same: the prompt in the
+// normal form of prompts, and the fixture.
 func askedKey(p rl.Problem) dataset.Key { return dataset.KeyOf(p.Prompt, p.Fixture) }
 
 // checkEvaluated finds training problems that a set of eval.sets has too.

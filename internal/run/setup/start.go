@@ -20,8 +20,8 @@ import (
 	"temper/trainer/weights/hf"
 )
 
-// start is what a run can start from: an open checkpoint directory, or a policy
-// of another run of the store.
+// start is the start of a run: an open checkpoint directory, or a policy of another run of
+// the store.
 type start struct {
 	key           string // of the configuration that names it
 	model         model.Config
@@ -127,7 +127,7 @@ func openPolicy(ctx context.Context, store blob.Store, section config.Model) (*s
 	}, nil
 }
 
-// asProblem says which key names a start that cannot be, if that is the error.
+// asProblem reports which key names a start that cannot be, if that is the error.
 func asProblem(key, name string, err error) error {
 	if !fault.IsUsers(err) {
 		return err

@@ -23,7 +23,7 @@ import (
 	"temper/workflows"
 )
 
-// closeTimeout is what a run may take from its summary to its end.
+// closeTimeout bounds the time of a run from its summary to its end.
 const closeTimeout = 10 * time.Second
 
 // Follow prints what a run writes to the store until its workflow ends, and
@@ -256,7 +256,7 @@ func WriteRun(ctx context.Context, out io.Writer, p *config.Process, r *history.
 	return writeState(ctx, out, r)
 }
 
-// writeState says how a run without a summary stands, when the store knows.
+// writeState reports how a run without a summary stands, when the store knows.
 func writeState(ctx context.Context, out io.Writer, r *history.Run) error {
 	e, err := r.Entry(ctx)
 	if err == nil && e.Reason != "" {

@@ -16,7 +16,7 @@ import (
 	"temper/internal/run/setup"
 )
 
-// Fork is what a person asks of a fork.
+// Fork is a user's request for a fork.
 type Fork struct {
 	Parent, RunID     string // "" makes a RunID from the parent, the step and the time
 	File              string // of another configuration; "" is the parent's own
@@ -27,7 +27,7 @@ type Fork struct {
 	Placement         string
 }
 
-// Describe says what the fork begins with, and what it inherits.
+// Describe reports what the fork begins with, and what it inherits.
 func (f *Fork) Describe(begin setup.Forked) string {
 	text := fmt.Sprintf("fork of run %s, step %d", f.Parent, begin.Step)
 	for _, a := range begin.Inherited {

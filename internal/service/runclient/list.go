@@ -74,7 +74,7 @@ func oneLine(text string, most int) string {
 // listTimeout bounds the wait for a server that may not be there.
 const listTimeout = 2 * time.Second
 
-// listing is what the server knows.
+// listing is the server's answer.
 type listing struct {
 	// asked is true when the server answered; open are its runs then.
 	asked bool

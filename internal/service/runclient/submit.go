@@ -26,7 +26,7 @@ import (
 	"temper/workflows"
 )
 
-// Submission is what a person asks for.
+// Submission is a user's request for a run.
 type Submission struct {
 	File  string // of the configuration
 	RunID string // "" makes one from the name of the configuration and the time
@@ -39,7 +39,7 @@ type Submission struct {
 	Priority int
 	// Placement is --placement; see ParsePlacement.
 	Placement string
-	// Local says that the workers have the files of this machine.
+	// Local means that the workers have the files of this machine.
 	Local bool
 
 	loaded *config.Run // by Load
@@ -165,7 +165,7 @@ func (s *Submission) takeFrom(ctx context.Context, store blob.Store) error {
 	return nil
 }
 
-// WriteNote says which bits the run does not promise.
+// WriteNote reports which bits the run does not promise.
 func (s *Submission) WriteNote(out io.Writer) {
 	if note := s.loaded.NotPromised(); note != "" {
 		fmt.Fprintf(out, "note: %s\n", note)

@@ -23,7 +23,7 @@ const (
 	argInput = "input" // the program's standard input
 )
 
-// Program is what a call of a Python tool runs.
+// Program is the program of a call of a Python tool.
 type Program struct{ Code, Input string }
 
 // ProgramOf reads the arguments of a call. Names are compared exactly, and unknown

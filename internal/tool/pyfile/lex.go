@@ -17,7 +17,7 @@ type token struct {
 	kind kind
 	text string
 	line int
-	// first says that the token begins a logical line, in the column col from 0.
+	// first means that the token begins a logical line, in the column col from 0.
 	first bool
 	col   int
 }

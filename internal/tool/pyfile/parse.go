@@ -42,11 +42,11 @@ type Param struct {
 	Line int
 	// Hint is the text of its type hint, "" where there is none.
 	Hint string
-	// Optional says that it has a default.
+	// Optional means that it has a default.
 	Optional bool
 	// Stars is the number of stars before it: *args has one, **kwargs two.
 	Stars int
-	// PositionOnly says that a call cannot name it.
+	// PositionOnly means that a call cannot name it.
 	PositionOnly bool
 }
 

@@ -2,7 +2,7 @@ package fakes
 
 import "time"
 
-// Faults are what a server does wrong. Those with a number do it that many times.
+// Faults are misbehaviours of a server. A fault with a number happens that many times.
 type Faults struct {
 	StaleWeights bool `json:"stale_weights,omitempty"` // reload: 200 and the new label, the old weights
 	NoDevMode    bool `json:"no_dev_mode,omitempty"`   // the routes that load are not there

@@ -14,12 +14,12 @@ import (
 
 // Server is the part that all fakes share.
 type Server struct {
-	// MaxContext is what the server accepts.
+	// MaxContext is the largest context that the server accepts.
 	MaxContext int
 	Vocab      int
 	// Key, if it is set, is demanded of each request.
 	Key string
-	// ModelFile is what the server of llama.cpp was started with.
+	// ModelFile is the model file with which the llama.cpp server was started.
 	ModelFile string
 
 	mu     sync.Mutex
@@ -55,7 +55,7 @@ func (s *Server) Dead() bool {
 // restart forgets what the server has loaded. The lock is held.
 func (s *Server) restart() { s.model, s.label = Model{Weights: 1 << 40, Vocab: s.Vocab}, "default" }
 
-// request is what all three servers are asked for.
+// request is a request in the form of any of the three servers.
 type request struct {
 	id          string
 	ids         []int32
@@ -197,7 +197,7 @@ func (s *Server) load(dir string) error {
 	return nil
 }
 
-// logprobs is what an answer says of its tokens, with the faults. A nil is null.
+// logprobs returns the log-probabilities of an answer, with the faults. A nil is null.
 func (o *sampled) logprobs() []*float64 {
 	var out []*float64
 	for i := range o.tokens {
