@@ -11,7 +11,7 @@
 //   - One bad item of a batch is answered with success=false, reason
 //     "invalid_input" and the error in stderr, and the others run; the original
 //     refuses the whole batch with 422. A broken envelope is still a 422.
-//   - Types "cpp" and "math" are answered "internal_error", which is what the
+//   - Types "cpp" and "math" are answered "internal_error", as the
 //     original answers for a type that it cannot run, with one line in stderr.
 //   - A call that the executor refuses for load waits in a queue, first come first
 //     served, until the original's time for a call (19 s; an hour for

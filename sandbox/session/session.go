@@ -11,7 +11,7 @@
 // that went away), since such a cell may stop anywhere. The next cell then gets a new
 // kernel, in which the history has been run again, output dropped, errors ignored. So
 // a cell that was stopped, or that ended the process itself (os._exit), leaves no
-// trace, and its Result says so (SessionEnded); what a cell did before it raised stays.
+// trace, and its Result reports that (SessionEnded); the effects of a cell before it raised stay.
 // State that is not a function of the history may differ after a rebuild: clocks, os.urandom,
 // races of threads.
 //

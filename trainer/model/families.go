@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Family is one architecture of transformers: its names in files, what its networks have in
-// common, and the values of fields that a config.json leaves out.
+// Family is one architecture of transformers: its names in files, the common properties of
+// its networks, and the values of fields that a config.json leaves out.
 type Family struct {
 	// ModelType and Class are model_type and the entry of architectures in config.json.
 	ModelType, Class string
@@ -50,7 +50,7 @@ const (
 	windowOfLast            // use_sliding_window: the layers from max_window_layers on
 )
 
-// families lists what this package reads and writes. The first one is the family of a Config
+// families lists the families that this package reads and writes. The first one is the family of a Config
 // that names none. Defaults are the ones of transformers 5.
 func families() []Family {
 	scaled := []string{RopeLinear, RopeDynamic, RopeLlama3, RopeYarn}

@@ -1,4 +1,4 @@
-// Package kernels describes what decides the last bits of a computation on this machine, and
+// Package kernels describes the properties that decide the last bits of a computation on this machine, and
 // chooses the kernels of the CPU backend.
 //
 // The backend has each of its kernels twice, for AVX2 and for AVX-512. The two add in

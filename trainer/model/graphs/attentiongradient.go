@@ -82,11 +82,11 @@ func firstAncestor(x *Node, t NodeType) *Node {
 }
 
 // gradientOrder makes the backward pass compute the gradients of a layer's weights before
-// it goes on. XLA would put all of them off to the end on a mesh, and keep their factors.
+// it continues with the next layer. On a mesh XLA would compute all of them at the end, and keep their factors.
 type gradientOrder struct {
 	weights [][]*Node // gradients, by layer
-	// behind lets the backward pass be a layer ahead, so that what gradients are sent over
-	// the data axis has the time of a layer.
+	// behind lets the backward pass be a layer ahead, so that sending gradients over
+	// the data axis can take the time of a layer.
 	behind bool
 }
 

@@ -14,7 +14,7 @@ import (
 	"temper/trainer/weights/safetensors"
 )
 
-// Result says what was written.
+// Result describes the written file.
 type Result struct {
 	Parameters int
 	Bytes      int64
@@ -22,7 +22,7 @@ type Result struct {
 	Notes []string
 }
 
-// Options say what the file holds.
+// Options select the content of the file.
 type Options struct {
 	// DType of the matrices: F32, F16 or BF16.
 	DType safetensors.DType

@@ -203,7 +203,7 @@ func (m *Model) All() iter.Seq2[model.Tensor, error] {
 	}
 }
 
-// Digest is the sha256 of all that decides what a directory says: the weights, the
+// Digest returns the sha256 of the content that decides a model's output: the weights, the
 // configuration, the tokenizer and the template. It reads every byte of the weights, several
 // files at a time.
 func Digest(ctx context.Context, m *Model) (string, error) {

@@ -73,7 +73,7 @@ func PrintNeeds(out io.Writer, needs []Library) {
 			where = "MISSING"
 		}
 		if l.By != "" && l.Path != "" {
-			continue // what the system's own libraries need is the system's business, while it is there
+			continue // the system resolves the needs of its libraries, if it has them
 		}
 		if l.Opened {
 			where += " (opened when it works)"

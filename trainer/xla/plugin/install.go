@@ -27,7 +27,7 @@ type Installed struct {
 type Source struct {
 	// File is a wheel on this machine; empty downloads the wheel by the user's pip.
 	File string
-	// Progress receives what pip prints; it may be nil.
+	// Progress receives the output of pip; it may be nil.
 	Progress io.Writer
 }
 
