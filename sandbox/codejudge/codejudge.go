@@ -1,8 +1,7 @@
-// Package codejudge speaks the HTTP API of Code-Judge, so that clients written
-// for that service (rStar2-Agent's tools and rewards, verl's reward managers)
-// work unchanged against a node or a gateway. It owns that API's shapes, its
-// validation and the queue of its calls; the given sandbox.Executor runs the
-// programs. It does not compile C++ and does not serve
+// Package codejudge speaks the HTTP API of Code-Judge, so that clients written for that
+// service (rStar2-Agent's tools and rewards, verl's reward managers) work unchanged against a
+// node or a gateway. It owns that API's shapes, its validation and the queue of its calls;
+// the given sandbox.Executor runs the programs. It does not compile C++ and does not serve
 // the original's generated documentation pages.
 //
 // Endpoints: POST /run, /judge and their /batch and /long-batch; GET /status, /ping.

@@ -39,8 +39,8 @@ type manifest struct {
 	Counters Counters              `json:"counters"`
 	Model    model.Config          `json:"model"`
 	Shards   map[string][]blob.Ref `json:"shards"` // by kind: weights, first_moments, second_moments
-	// CRC64NVME holds the checksums of the shards by their SHA-256. A load checks them: they find
-	// damage as reliably at a tenth of the cost.
+	// CRC64NVME holds the checksums of the shards by their SHA-256. A load checks them: they
+	// find damage as reliably at a tenth of the cost.
 	CRC64NVME map[string]string `json:"crc64nvme,omitempty"`
 	Written   written           `json:"written"`
 }

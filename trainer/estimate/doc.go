@@ -6,11 +6,11 @@
 // heads, E head size, V vocabulary, P parameters. A layer's heads, feed-forward
 // columns and the vocabulary are divided by the model axis of the mesh.
 //
-// There are two kinds of runtime. The Go backend keeps the result of every operation
-// that a gradient needs, in float32. Its figures are counted from the graph, and the
-// tests of tools/bench/trainerbench hold them to real steps within 15 %. XLA fuses elementwise
-// operations. Its figures count the values that a fused graph has to keep. Tests compare them with its
-// compiler's report, and they were compared with one GPU's (decisions 54 and 58).
+// There are two kinds of runtime. The Go backend keeps the result of every operation that a
+// gradient needs, in float32. Its figures are counted from the graph, and the tests of
+// tools/bench/trainerbench hold them to real steps within 15 %. XLA fuses elementwise
+// operations. Its figures count the values that a fused graph has to keep. Tests compare them
+// with its compiler's report, and they were compared with one GPU's (decisions 54 and 58).
 //
 // The forward passes that score a batch (rl.loss.entropy_fraction, several
 // minibatches, a reference policy) have no item: they come before the first update and

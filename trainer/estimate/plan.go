@@ -263,8 +263,8 @@ func (c Config) fusedActivations() []Item {
 	return slices.Concat(c.savedItems(saved, Item{"activations", "inputs of layers", "w L N D", Pass, w * l * n * d}), []Item{scores}, scratch)
 }
 
-// savedItems turns the saved values of one layer into items: for all layers, or, with Remat, the
-// inputs of all layers and the rest for one layer at a time.
+// savedItems turns the saved values of one layer into items: for all layers, or, with Remat,
+// the inputs of all layers and the rest for one layer at a time.
 func (c Config) savedItems(saved []Item, inputs Item) []Item {
 	items := []Item{}
 	for _, s := range saved {

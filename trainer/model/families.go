@@ -50,8 +50,8 @@ const (
 	windowOfLast            // use_sliding_window: the layers from max_window_layers on
 )
 
-// families lists the families that this package reads and writes. The first one is the family of a Config
-// that names none. Defaults are the ones of transformers 5.
+// families lists the families that this package reads and writes. The first one is the family
+// of a Config that names none. Defaults are the ones of transformers 5.
 func families() []Family {
 	scaled := []string{RopeLinear, RopeDynamic, RopeLlama3, RopeYarn}
 	return []Family{

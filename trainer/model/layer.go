@@ -108,7 +108,8 @@ func QKV[T any](o Ops[T], l *Layer, x T) (q, k, v T) {
 	return turn(l.QNorm, q), turn(l.KNorm, k), v
 }
 
-// FeedForward returns the sum that the second half of a layer adds to the residual stream x [N, D].
+// FeedForward returns the sum that the second half of a layer adds to the residual stream x
+// [N, D].
 func FeedForward[T any](o Ops[T], l *Layer, x T) T {
 	gate, up := o.GateUp(l, o.Norm(l.MLPNorm, x))
 	return o.Linear(l.Down, o.Gated(gate, up))

@@ -121,8 +121,8 @@ func (w Work) fixed() int {
 }
 
 // assumed returns the time of compiling a program, and a device's operations a second. Both
-// are rough, and the values for GPUs were never measured: trainer.graphs.compile_time replaces the
-// first.
+// are rough, and the values for GPUs were never measured: trainer.graphs.compile_time
+// replaces the first.
 func (m Machine) assumed() (compile time.Duration, flops float64) {
 	if strings.Contains(m.Backend, "cpu") {
 		return time.Duration(m.Layers) * 400 * time.Millisecond, 20e9

@@ -81,8 +81,9 @@ func firstAncestor(x *Node, t NodeType) *Node {
 	return x
 }
 
-// gradientOrder makes the backward pass compute the gradients of a layer's weights before
-// it continues with the next layer. On a mesh XLA would compute all of them at the end, and keep their factors.
+// gradientOrder makes the backward pass compute the gradients of a layer's weights before it
+// continues with the next layer. On a mesh XLA would compute all of them at the end, and keep
+// their factors.
 type gradientOrder struct {
 	weights [][]*Node // gradients, by layer
 	// behind lets the backward pass be a layer ahead, so that sending gradients over

@@ -12,8 +12,8 @@ import (
 // BlockTokens is the number of tokens in a block of the cache.
 const BlockTokens = graphs.BlockTokens
 
-// The cache is [P, BlockTokens*Y]: blocks, the last of which takes the tokens that are never read. All
-// layers of a token lie side by side, so that a block is one piece of memory.
+// The cache is [P, BlockTokens*Y]: blocks, the last of which takes the tokens that are never
+// read. All layers of a token lie side by side, so that a block is one piece of memory.
 
 // numbers is Y: keys and values of all layers of one token.
 func numbers(cfg model.Config) int {
@@ -26,10 +26,10 @@ func blocksOf(n int) int { return (n + BlockTokens - 1) / BlockTokens }
 // spread is the number of blocks that n tokens touch at most, wherever they begin.
 func spread(n int) int { return blocksOf(n + BlockTokens - 1) }
 
-// contexts collects the blocks of tables, int32 [B, L/BlockTokens], from the cache, and leaves
-// room for whole blocks of more tokens: of each layer keys [B, K, E, S] and values [B, K, S, E]. In
-// that room stands the content of the last block: a copy of blocks costs less than to
-// pad each layer.
+// contexts collects the blocks of tables, int32 [B, L/BlockTokens], from the cache, and
+// leaves room for whole blocks of more tokens: of each layer keys [B, K, E, S] and values [B,
+// K, S, E]. In that room stands the content of the last block: a copy of blocks costs less
+// than to pad each layer.
 func contexts(cfg model.Config, cache, tables *node, room int) []*node {
 	rows, layers, kv, e := tables.Shape().Dimensions[0], cfg.NumHiddenLayers, cfg.NumKeyValueHeads, cfg.HeadDim
 	if room > 0 {

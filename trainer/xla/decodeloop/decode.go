@@ -73,9 +73,9 @@ type decoder struct {
 	slots, length, ahead int
 }
 
-// state holds the values from one token to the next: the step, whether a slot continues, the last tokens,
-// int32 [N], which slots are done, bool [N], the samples, int32 and float32 [A, N], and the keys
-// and values.
+// state holds the values from one token to the next: the step, whether a slot continues, the
+// last tokens, int32 [N], which slots are done, bool [N], the samples, int32 and float32 [A,
+// N], and the keys and values.
 type state struct {
 	step, going, token, done, tokens, logprobs *node
 	caches                                     []*node
@@ -118,10 +118,10 @@ func (d decoder) build(cache, ctl *node, logits bool) []*node {
 	return append(append([]*node{sampled}, scores...), cache)
 }
 
-// loop makes tokens until there are enough, or every slot is done. Values that the closures of the
-// loop read from outside pass through them unchanged: XLA sees that they stay, and copies
-// nothing. go-xla keeps one function for each kind of reduction of a program, which belongs to
-// the closure or to the code around it: only the body uses reductions.
+// loop makes tokens until there are enough, or every slot is done. Values that the closures
+// of the loop read from outside pass through them unchanged: XLA sees that they stay, and
+// copies nothing. go-xla keeps one function for each kind of reduction of a program, which
+// belongs to the closure or to the code around it: only the body uses reductions.
 func (d decoder) loop(c control, begin state) state {
 	g := begin.step.Graph()
 	names := make([]string, 0, len(d.weights))

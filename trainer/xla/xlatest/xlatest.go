@@ -35,8 +35,8 @@ func OnGPU(backend string) bool {
 	return !strings.Contains(filepath.Base(device.LibraryOf(backend)), "cpu")
 }
 
-// Workspace is the memory that products of matrices need beside their results: on a GPU 32 MiB, which
-// cuBLAS wants on Hopper.
+// Workspace is the memory that products of matrices need beside their results: on a GPU 32
+// MiB, which cuBLAS wants on Hopper.
 func Workspace(backend string) int64 {
 	if OnGPU(backend) {
 		return 32 << 20
