@@ -135,7 +135,7 @@ func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Opt
 	return metrics, nil
 }
 
-// UpdateOptions say how a batch becomes updates.
+// UpdateOptions select how a batch becomes updates.
 type UpdateOptions = optimizer.Update
 
 // Update makes the updates of one step on its batch by the clipped policy objective. With

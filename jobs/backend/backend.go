@@ -81,7 +81,7 @@ func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (u
 			return 0, &placement.ConflictError{Job: job.ID, Text: "it was removed meanwhile"}
 		}
 		if there != nil {
-			if done, found, err := meet(there, job, index); done || err != nil {
+			if done, found, err := compareJob(there, job, index); done || err != nil {
 				return found, err
 			}
 			index = nomad.Deref(there.JobModifyIndex)
@@ -104,18 +104,18 @@ func (b *Backend) register(ctx context.Context, job placement.Job, index uint64)
 	if err := b.refuse(ctx, wanted, job); err != nil {
 		return 0, err
 	}
-	if err := b.handSecrets(ctx, wanted); err != nil {
+	if err := b.writeSecrets(ctx, wanted); err != nil {
 		return 0, err
 	}
 	answer, _, err := b.nomad.Jobs().RegisterOpts(wanted, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: index}, nomad.Write(ctx))
 	if err != nil {
 		return 0, b.fail("register job "+job.ID, err)
 	}
-	return answer.JobModifyIndex, b.handSecrets(ctx, wanted) // its secrets may have been replaced meanwhile
+	return answer.JobModifyIndex, b.writeSecrets(ctx, wanted) // its secrets may have been replaced meanwhile
 }
 
-// meet compares job with an existing job. done reports that they are the same.
-func meet(there *api.Job, job placement.Job, index uint64) (done bool, found uint64, err error) {
+// compareJob compares job with an existing job. done reports that they are the same.
+func compareJob(there *api.Job, job placement.Job, index uint64) (done bool, found uint64, err error) {
 	found = nomad.Deref(there.JobModifyIndex)
 	if nomad.Deref(there.Stop) {
 		return false, found, nil
@@ -176,9 +176,9 @@ func (b *Backend) inventory(ctx context.Context) (nomad.Inventory, error) {
 	return held, mapError(err)
 }
 
-// handSecrets gives the job of a run its secrets, in a variable that only this job may
+// writeSecrets gives the job of a run its secrets, in a variable that only this job may
 // read.
-func (b *Backend) handSecrets(ctx context.Context, wanted *api.Job) error {
+func (b *Backend) writeSecrets(ctx context.Context, wanted *api.Job) error {
 	own := jobs.RunVariable(*wanted.ID)
 	names := jobs.Secrets(wanted)[own]
 	if len(names) == 0 {

@@ -148,7 +148,7 @@ func (p application) await(ctx context.Context, c Change, limit time.Duration) e
 		index = meta.LastIndex
 		missing := 0
 		changing := slices.ContainsFunc(deployments, isRunning)
-		missing, state = wellness(job, allocs, func(a *api.AllocationListStub, g *api.TaskGroup) bool {
+		missing, state = countUnhealthy(job, allocs, func(a *api.AllocationListStub, g *api.TaskGroup) bool {
 			return isWell(a, g) || !changing && p.recovered(ctx, a, g)
 		})
 		if missing == 0 {
@@ -207,9 +207,9 @@ func awaitsPromotion(job *api.Job, d *api.Deployment) bool {
 // role returns the role of a job, as the argument of temper cluster logs.
 func (p application) role(job string) string { return strings.TrimPrefix(job, p.cluster+"-") }
 
-// wellness counts the instances of a job's version that are missing or not yet healthy, and
+// countUnhealthy counts the instances of a job's version that are missing or not yet healthy, and
 // returns the reason for one of them.
-func wellness(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.AllocationListStub, *api.TaskGroup) bool) (missing int, state string) {
+func countUnhealthy(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.AllocationListStub, *api.TaskGroup) bool) (missing int, state string) {
 	state = "no node has taken it yet"
 	for _, g := range job.TaskGroups {
 		well := 0

@@ -1,6 +1,6 @@
 // Package fleet owns the operations on a cluster: plan changes, apply them,
 // show its status, scale, drain, and take it down. It compares the jobs of package jobs with the jobs of
-// a Nomad cluster, and changes only the jobs of its own cluster.
+// a Nomad cluster, and changes only the jobs of the cluster's name.
 //
 // Invariant: a job is written only over the version that was read, and a job that others
 // have changed is not overwritten unless the operator asks for it.

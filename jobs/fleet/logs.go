@@ -84,7 +84,7 @@ func (r logReader) allocations(ctx context.Context, ids []string) (allocs []*api
 
 // streamsOf returns the logs of instances.
 func streamsOf(allocs []*api.AllocationListStub) (all []stream) {
-	for _, a := range worthReading(allocs) {
+	for _, a := range relevantInstances(allocs) {
 		for _, task := range slices.Sorted(maps.Keys(a.TaskStates)) {
 			all = append(all, stream{a, task})
 		}
@@ -92,9 +92,9 @@ func streamsOf(allocs []*api.AllocationListStub) (all []stream) {
 	return all
 }
 
-// worthReading returns the instances whose logs describe the state of jobs: the live ones
+// relevantInstances returns the instances whose logs describe the state of jobs: the live ones
 // and the failed ones that they replace, or the newest of each job if none is alive.
-func worthReading(allocs []*api.AllocationListStub) []*api.AllocationListStub {
+func relevantInstances(allocs []*api.AllocationListStub) []*api.AllocationListStub {
 	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(b.CreateIndex) - int(a.CreateIndex) })
 	live := slices.DeleteFunc(slices.Clone(allocs), func(a *api.AllocationListStub) bool { return !lives(a) })
 	if len(live) == 0 { // the log of the newest of each job

@@ -158,7 +158,7 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 		return f.nomad.Fail("drain node "+n.Name, err)
 	}
 	say("node " + n.Name + " takes nothing new")
-	if err := sayStuck(ctx, f.nomad, n, say); err != nil {
+	if err := reportStuck(ctx, f.nomad, n, say); err != nil {
 		return err
 	}
 	var failed error
@@ -173,9 +173,9 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 	return errors.Join(failed, ctx.Err())
 }
 
-// sayStuck names allocations that got a stop before the drain and still run: the drain
+// reportStuck names allocations that got a stop before the drain and still run: the drain
 // waits for them.
-func sayStuck(ctx context.Context, client *nomad.Client, n *api.NodeListStub, say func(string)) error {
+func reportStuck(ctx context.Context, client *nomad.Client, n *api.NodeListStub, say func(string)) error {
 	allocs, _, err := client.Nodes().Allocations(n.ID, nomad.Query(ctx))
 	if err != nil {
 		return client.Fail("list what is on node "+n.Name, err)

@@ -111,7 +111,7 @@ func reap(pid int) {
 	for range 100 {
 		got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		if got == pid || err != nil && !errors.Is(err, syscall.EINTR) {
-			return // collected, or somebody else's child
+			return // collected, or another process's child
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -124,7 +124,7 @@ func collect(pid int) {
 	for {
 		_, err := syscall.Wait4(pid, nil, 0, nil)
 		if !errors.Is(err, syscall.EINTR) {
-			return // collected, or somebody else's child
+			return // collected, or another process's child
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"temper/trainer/model"
 )
 
-// About says which run a checkpoint belongs to, and its place in the run. It is a function of
+// About names the run of a checkpoint and its place in the run. It is a function of
 // the run's configuration and the step.
 type About struct {
 	Run          string `json:"run"`

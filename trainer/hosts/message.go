@@ -59,7 +59,7 @@ type hello struct {
 
 // Identity describes a process: the properties that decide its bits, and its capacity.
 type Identity struct {
-	// Name is for people.
+	// Name is only for display.
 	Name string `json:"name"`
 	// Build and Backend must equal the hub's.
 	Build   string `json:"build"`

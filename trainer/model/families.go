@@ -14,7 +14,7 @@ type Family struct {
 	// GGUF is the architecture in llama.cpp's files; empty where this program does not
 	// write them.
 	GGUF string
-	// GGUFInterleaved says that llama.cpp pairs neighbouring dimensions of queries and keys,
+	// GGUFInterleaved means that llama.cpp pairs neighbouring dimensions of queries and keys,
 	// so that the rows of their projections change places in its files.
 	GGUFInterleaved bool
 
@@ -32,7 +32,7 @@ type Family struct {
 	tied      bool
 }
 
-// rule says whether networks of a family have something.
+// rule states whether networks of a family have a property.
 type rule int
 
 const (
@@ -41,7 +41,7 @@ const (
 	asConfigured
 )
 
-// windowRule says which layers of a family have a sliding window.
+// windowRule selects the layers of a family with a sliding window.
 type windowRule int
 
 const (
@@ -102,7 +102,7 @@ func (f Family) configName() string {
 	return f.ModelType
 }
 
-// check reports switches that the family's files cannot say.
+// check reports switches that the family's files cannot express.
 func (f Family) check(c Config) (errs []error) {
 	bad := func(what string) { errs = append(errs, fmt.Errorf("a network of family %s %s", f.ModelType, what)) }
 	if c.FamilyName == families()[0].ModelType {

@@ -75,7 +75,7 @@ func (p *configParser) note(format string, args ...any) {
 	p.out.Notes = append(p.out.Notes, fmt.Sprintf(format, args...))
 }
 
-// get decodes a field into v and reports whether it is there and not null.
+// get decodes a field into v and reports whether it exists and is not null.
 func (p *configParser) get(key string, v any) bool {
 	p.used[key] = true
 	raw, ok := p.fields[key]
@@ -320,7 +320,7 @@ func (p *configParser) scaling(key string, rope ropeFile) {
 	p.out.Rope = r
 }
 
-// leftovers refuses the fields that nothing has asked for, and notes those that are off.
+// leftovers reports unread fields as errors, or as notes if they are off.
 func (p *configParser) leftovers() {
 	for _, key := range neutral() {
 		p.used[key] = true

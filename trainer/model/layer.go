@@ -19,7 +19,7 @@ type Layer struct {
 	// none.
 	QNorm, KNorm   string
 	Gate, Up, Down Linear
-	// Rotates says whether queries and keys turn with their positions.
+	// Rotates states whether queries and keys turn with their positions.
 	Rotates bool
 }
 

@@ -9,7 +9,7 @@ import (
 	"temper/internal/config"
 )
 
-// Work is the expected work of a run by its configuration. The zero value says nothing.
+// Work is the expected work of a run by its configuration. The zero value is unknown work.
 type Work struct {
 	MaxTokens, MeanTokens int
 	// Dialogues of a supervised update, 0 for none, and Sequences of a policy update.

@@ -40,7 +40,7 @@ type arithmetic struct {
 	countUpTo func(x []float32, limit float32) int32
 }
 
-// arithmeticOf is the arithmetic of a choice of kernels, and why there is none.
+// arithmeticOf returns the arithmetic of a choice of kernels, or why there is none.
 func arithmeticOf(c kernels.Choice) (*arithmetic, error) {
 	k := kernels.Describe(c)
 	switch {

@@ -75,7 +75,7 @@ func (p *Pass) grow(n int) {
 	p.tile = make([]float32, p.net.panel*wideTile)
 }
 
-// Run computes the tokens and answers those that ask for it.
+// Run computes the tokens and answers the tokens that ask for it.
 func (p *Pass) Run(tokens []Token) error {
 	if p.net == nil {
 		return fmt.Errorf("decode %d tokens: no network is in use", len(tokens))

@@ -48,7 +48,7 @@ func (a *fullAttention) rows(x *Node) *Node {
 // first input and the type of the last. custom is false where GoMLX may not replace
 // operations; there is no result then.
 //
-// GoMLX can send a gradient into another node than the one that was computed. Here
+// GoMLX can send a gradient into another node than the computed one. Here
 // that node is a scaffold that nothing executes: it passes its inputs to gradient
 // before GoMLX asks for the gradient of each.
 func withGradients(result func() *Node, gradient func(in []*Node, grad *Node) []*Node, inputs ...*Node) (out *Node, custom bool) {

@@ -70,7 +70,7 @@ func Write(path string, m *hf.Model, o Options) (Result, error) {
 	return out, err
 }
 
-// check refuses networks that the file could not say.
+// check returns an error for networks that the file cannot express.
 func check(c model.Config) error {
 	f := c.Family()
 	switch {

@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// generationFile says how a model samples and stops.
+// generationFile holds the sampling and stop settings of a model.
 const generationFile = "generation_config.json"
 
 // Talk describes how a model samples and ends its answers.

@@ -82,8 +82,8 @@ func writeBack(cache, tokens, positions, counts, targets *node) *node {
 	return putBlocks(cache, graph.Reshape(merged, rows*blocks, BlockTokens*y), graph.Reshape(targets, rows*blocks))
 }
 
-// putBlocks writes values [M, BlockTokens*Y] to blocks, int32 [M], one after another: XLA has no
-// scatter that GoMLX can say and that assigns.
+// putBlocks writes values [M, BlockTokens*Y] to blocks, int32 [M], one after another: XLA has
+// no scatter that GoMLX can express and that assigns.
 func putBlocks(cache, values, blocks *node) *node {
 	g, m, width := cache.Graph(), values.Shape().Dimensions[0], values.Shape().Dimensions[1]
 	scalar := shapes.Make(dtypes.Int32)

@@ -195,7 +195,7 @@ func (d decoder) step(c control, s state) (state, *node) {
 	}, logits
 }
 
-// seen says which keys [S] the queries of a step see: bool [N, 1, 1, S].
+// seen marks the keys [S] that the queries of a step see: bool [N, 1, 1, S].
 func (d decoder) seen(c control, step *node) *node {
 	all := shapes.Make(dtypes.Int32, d.slots, 1, 1, d.length+blocksOf(d.ahead)*BlockTokens)
 	g := step.Graph()

@@ -15,7 +15,7 @@ type Backend struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Backends lists the Go backend, the plugins that are there, and those that could be.
+// Backends lists the Go backend, the installed plugins, and plugins that could be installed.
 func Backends() []Backend {
 	out := []Backend{{Name: "go", Build: "in this program"}}
 	seen := map[string]bool{}

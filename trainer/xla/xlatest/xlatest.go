@@ -1,5 +1,5 @@
-// Package xlatest says on which device the tests of XLA run: the CPU plugin, or, behind the
-// build tag gpu, the one that -device names. Only tests import it.
+// Package xlatest selects the device of the tests of XLA: the CPU plugin, or, behind the
+// build tag gpu, the device of the flag -device. Only tests import it.
 package xlatest
 
 import (
