@@ -1,6 +1,6 @@
-// Package activities holds the Temporal activities: it takes an input, calls one
-// function of a package that knows no Temporal, and returns its result, while heartbeats
-// tell the server that the work goes on. It owns those heartbeats and the mapping from
+// Package activities holds the Temporal activities. Each takes an input, calls one function
+// of a package that does not know Temporal, and returns its result, while heartbeats tell
+// the server that it is alive. The package owns those heartbeats and the mapping from
 // errors to Temporal's, and no algorithm.
 //
 // Invariant: every activity is idempotent by (run, step): repeating one gives
@@ -32,7 +32,7 @@ type Control struct {
 	// RolloutShards is into how many parts the steps of runs that begin here cut their
 	// sampling; 0 is one.
 	RolloutShards int
-	// Notify sends alerts to somebody outside and reports no failure; nil sends none.
+	// Notify sends alerts to the outside and reports no failure; nil sends none.
 	Notify func(context.Context, run.Notice)
 	// Find asks the server for the owner of a run; see setup.Claim.
 	Find func(context.Context, run.Owner) (setup.Execution, error)

@@ -78,8 +78,8 @@ func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (run.Built
 	return out, toTemporal(err)
 }
 
-// LogStep writes the record of a step, tests the step by the rules of the run's watch,
-// and notifies somebody outside of new alerts.
+// LogStep writes the record of a step, tests the step by the rules of the run's watch, and
+// sends new alerts to the outside.
 func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, error) {
 	defer keepAlive(ctx)()
 	cfg, err := c.configs.Read(ctx, c.Store, in.Run)
@@ -110,8 +110,8 @@ func (c *Control) JudgeGate(ctx context.Context, in JudgeGateInput) (run.GateRes
 	return out, toTemporal(err)
 }
 
-// RaiseAlert writes an alert that no step has raised into the run's event log, and
-// notifies somebody outside.
+// RaiseAlert writes an alert that no step has raised into the run's event log, and sends it
+// to the outside.
 func (c *Control) RaiseAlert(ctx context.Context, in RaiseAlertInput) error {
 	defer keepAlive(ctx)()
 	event := run.Event{Run: in.Run, Time: in.Time, Kind: run.EventAlert, Text: in.Alert.Text, ID: fmt.Sprintf("watch/%d/%s", in.Alert.Step, in.Alert.Rule)}

@@ -28,6 +28,6 @@ func toTemporal(err error) error {
 
 // Damage is the detail of an error that a damaged or missing object caused.
 type Damage struct {
-	// Ref is the object as it should be; without a SHA-256 where nobody knows it.
+	// Ref is the object as it should be. It has no SHA-256 if the checksum is unknown.
 	Ref blob.Ref `json:"damaged"`
 }

@@ -223,7 +223,7 @@ func lessons(step int) []rl.Sample {
 // PyTorch's AdamW, from the same adapters; see testdata/lora.py. With TEMPER_LORA_OUT the
 // adapters to begin with are written there for the script.
 func TestLoRAFollowsPEFT(t *testing.T) {
-	dir := filepath.Join("hf", "testdata", "tied")
+	dir := filepath.Join("weights", "hf", "testdata", "tied")
 	m, err := hf.Load(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -22,8 +22,8 @@ const TokenKey = "TEMPER_UI_TOKEN" //nolint:gosec // a name
 // tokenBytes is how much chance a token holds.
 const tokenBytes = 32
 
-// Token is that of the environment, or the one in a file, which it makes once: only its
-// owner can read it.
+// Token returns the token of the environment, or the token in the file at path, which it
+// creates if it is missing: only its owner can read it.
 func Token(path string) (string, error) {
 	if token := os.Getenv(TokenKey); token != "" {
 		return token, nil
@@ -62,7 +62,7 @@ func CheckListen(address string, insecure bool) error {
 	return nil
 }
 
-// Loopback reports whether nobody but this machine can reach an address.
+// Loopback reports whether only this machine can reach an address.
 func Loopback(address string) bool { return CheckListen(address, false) == nil }
 
 const (
@@ -86,7 +86,7 @@ func Listen(ctx context.Context, address, note string) (net.Listener, error) {
 	var l net.Listener
 	if before, readErr := os.ReadFile(note); port == "0" && note != "" && readErr == nil {
 		if oldHost, _, err := net.SplitHostPort(string(before)); err == nil && oldHost == host {
-			l, _ = config.Listen(ctx, "tcp", string(before)) // else somebody has it
+			l, _ = config.Listen(ctx, "tcp", string(before)) // if this fails, another process has it
 		}
 	}
 	if l == nil {

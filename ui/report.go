@@ -29,7 +29,7 @@ var reportPage string
 // Report returns the story of a run as an HTML page that needs no other file. The page marks
 // what the run does not record.
 func Report(ctx context.Context, h *history.Run, build string) ([]byte, error) {
-	story, err := tell(ctx, h, build)
+	story, err := buildReport(ctx, h, build)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func Report(ctx context.Context, h *history.Run, build string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// story is what the page tells.
-type story struct {
+// report is the content of the page.
+type report struct {
 	ID, Name, State, Reason, Build string
 	Seed                           uint64
 	Steps, NumSteps                int
@@ -82,7 +82,7 @@ type sample struct {
 	Reward float64
 }
 
-func tell(ctx context.Context, h *history.Run, build string) (*story, error) {
+func buildReport(ctx context.Context, h *history.Run, build string) (*report, error) {
 	entry, err := h.Entry(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func tell(ctx context.Context, h *history.Run, build string) (*story, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &story{ID: h.ID(), Name: cfg.Name, State: entry.State, Reason: entry.Reason, Build: build, Seed: entry.Seed, Steps: entry.Step, NumSteps: entry.NumSteps, NotPromised: cfg.NotPromised()}
+	s := &report{ID: h.ID(), Name: cfg.Name, State: entry.State, Reason: entry.Reason, Build: build, Seed: entry.Seed, Steps: entry.Step, NumSteps: entry.NumSteps, NotPromised: cfg.NotPromised()}
 	s.Started, s.Ended = entry.Started.UTC().Format(time.DateTime), entry.Updated.UTC().Format(time.DateTime)
 	for _, a := range cfg.Amendments {
 		s.Amendments = append(s.Amendments, a.Order())

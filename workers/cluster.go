@@ -24,10 +24,10 @@ const allocKey = "NOMAD_ALLOC_ID"
 // firstLook bounds the look at the cluster with which a control worker starts.
 const firstLook = 10 * time.Second
 
-// PlaceOn says where a control worker gives runs workers of their own: on the cluster that the
-// file describes. It looks there once, so that a wrong address or token is told at the start.
-// An allocation goes on without an answer: what started it was there, and runs without workers of
-// their own need no scheduler.
+// PlaceOn gives a control worker the cluster of the file, on which it starts separate
+// workers for runs. PlaceOn asks the cluster once, so that a wrong address or token is an
+// error at the start. In an allocation it does not need the answer: the scheduler that
+// started it was there, and runs without separate workers need no scheduler.
 func PlaceOn(ctx context.Context, file string, log *slog.Logger) (ClusterOptions, error) {
 	var none ClusterOptions
 	c, err := spec.Load(file)
@@ -61,7 +61,7 @@ func PlaceOn(ctx context.Context, file string, log *slog.Logger) (ClusterOptions
 	return o, nil
 }
 
-// scalingRules are those of the roles in placement.scale.
+// scalingRules returns the rules of the roles in placement.scale.
 func scalingRules(b jobs.Build) (out []placement.Rule) {
 	for _, r := range b.Named() {
 		if slices.Contains(b.Placement.Scale, r.Name) {
@@ -71,8 +71,8 @@ func scalingRules(b jobs.Build) (out []placement.Rule) {
 	return out
 }
 
-// WhileStanding makes a role that works for one run end when another allocation has its place.
-// Without an allocation, or without NOMAD_ADDR, nobody can be asked.
+// WhileStanding makes a role that works for one run end when another allocation has its
+// place. Without an allocation, or without NOMAD_ADDR, the role does not check.
 func WhileStanding(role Role, queue string, log *slog.Logger) (Role, error) {
 	allocation := os.Getenv(allocKey)
 	if queue == "" || allocation == "" || os.Getenv("NOMAD_ADDR") == "" {

@@ -122,7 +122,7 @@ func workOf(ctx context.Context, backend string, mesh device.Mesh) func(*run.Loa
 	}
 }
 
-// RemakeOptions say with what steps are made again.
+// RemakeOptions configure the processes with which steps are made again.
 type RemakeOptions struct {
 	Store blob.Store
 	// Backend for tensors; empty is the Go backend.

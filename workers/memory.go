@@ -42,9 +42,9 @@ func stepBytes(of trainer.Config, minibatches int) trainer.StepBytes {
 	}
 }
 
-// memoryLimit is the memory in bytes that this process may use: that of the
-// machine, or less where a control group of either version says so. It is 0
-// where the system does not say. root is the file system from "/" on.
+// memoryLimit returns the memory in bytes that this process may use: the machine's memory,
+// or the smaller limit of a control group of either version. It is 0 if the system does not
+// report it. root is the file system from "/" on.
 func memoryLimit(root fs.FS) int64 {
 	limit := machineMemory(root)
 	for _, g := range memoryGroups(root) {

@@ -68,7 +68,7 @@ type joinedEngine struct {
 	doubt error // what it answered that cannot be true
 }
 
-func (j *joinedEngine) distrust(err error) {
+func (j *joinedEngine) noteGarbage(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.doubt == nil {
@@ -76,7 +76,7 @@ func (j *joinedEngine) distrust(err error) {
 	}
 }
 
-func (j *joinedEngine) doubted() error {
+func (j *joinedEngine) garbage() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.doubt
@@ -181,8 +181,8 @@ func (w *engineWatcher) find(ctx context.Context) ([]engineAddress, error) {
 func (w *engineWatcher) wanted(ctx context.Context, p engineAddress) bool {
 	if j := w.joined[p.name]; j != nil {
 		switch {
-		case j.doubted() != nil:
-			err := j.doubted()
+		case j.garbage() != nil:
+			err := j.garbage()
 			w.remove(p.name, "")
 			w.refuse(p, cmp.Or(p.holder, j.identity), err)
 			return false
@@ -202,7 +202,7 @@ func (w *engineWatcher) wanted(ctx context.Context, p engineAddress) bool {
 // dial asks an engine who it is.
 func (w *engineWatcher) dial(ctx context.Context, p engineAddress) (*joinedEngine, error) {
 	j := &joinedEngine{engineAddress: p}
-	e, err := remote.Dial(ctx, remote.Config{Address: p.address, Options: w.opts.Client, Expect: w.expect, Doubt: j.distrust})
+	e, err := remote.Dial(ctx, remote.Config{Address: p.address, Options: w.opts.Client, Expect: w.expect, Doubt: j.noteGarbage})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 	"temper/sandbox/httpapi"
 )
 
-// MaxToolChars is how long a result of a tool may be where no run says so.
+// MaxToolChars limits a result of a tool if no run sets a limit.
 const MaxToolChars = 4000
 
 // Talk opens a model, and the tools that it may call, for a command that talks with it.

@@ -32,10 +32,9 @@ const ablatePrefix = "ablate/"
 func AblateWorkflowID(id string) string { return ablatePrefix + id }
 
 // Ablate makes the runs of several arms over several seeds, a stated number at a time, and
-// stores what comes out as series, table and picture. Its input is what a person writes,
-// see ablation.Input. A run that fails is reported, and the others go on. Its runs are
-// ordinary ones: whoever repeats an ablation finds those that are whole and goes on with
-// those that are not.
+// stores the results as series, table and picture. Its input is written by a person, see
+// ablation.Input. A failed run is reported, and the others continue. Its runs are ordinary
+// ones: a repeated ablation finds the complete runs and resumes the others.
 func Ablate(ctx workflow.Context, in ablation.Input) (ablation.Outcome, error) {
 	a := &ablating{in: in}
 	out, err := a.execute(ctx)
@@ -210,7 +209,7 @@ func (a *ablating) try(ctx workflow.Context, r ablation.Planned, out *RunResult)
 	if err != nil {
 		return false, err
 	}
-	if have == ablation.StoredBegun { // it goes on as it is stored
+	if have == ablation.StoredBegun { // it resumes as it is stored
 		input.Config, input.Set, input.Priority = nil, nil, 0
 	}
 	child := asChild(ctx, RunWorkflowID(r.RunID), fmt.Sprintf("run %s of ablation %s: arm %s, seed %d", r.RunID, a.Plan.ID, r.Arm, r.Seed), temporal.SearchAttributes{})

@@ -15,7 +15,7 @@ import (
 // line and the dashboard do. A plain Temporal client can do the same with the
 // names of this package and JSON.
 
-// ErrRunning says that a run of that id is going on.
+// ErrRunning means that a run of that id is open.
 var ErrRunning = errors.New("is going on already")
 
 // Start starts a run; in.RunID must be set. A run that has ended is refused by

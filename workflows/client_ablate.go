@@ -112,7 +112,7 @@ func (a *ablating) refusal(name string, c Command) error {
 	return nil
 }
 
-// obey carries a command out and hands it to the runs that go on.
+// obey carries a command out and passes it to the open runs.
 func (a *ablating) obey(ctx workflow.Context, name string, c Command) string {
 	now := workflow.Now(ctx)
 	switch name {

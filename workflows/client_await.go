@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// ErrWaiting says that a run has not begun: no control worker has taken it, or what
-// it waits for goes on.
+// ErrWaiting means that a run has not begun: no control worker has taken it, or the run
+// that it waits for is still open.
 var ErrWaiting = errors.New("has not begun yet")
 
 const (

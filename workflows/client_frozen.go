@@ -81,8 +81,8 @@ func HeldBy(ctx context.Context, c client.Client, workflowID string) (*Freeze, e
 	return s.Frozen, err
 }
 
-// TellFreeze tells the gate of a run or a stage what holds it from now on; nil lets it
-// go on.
+// TellFreeze sends the gate of a run or a stage the freeze that holds it from now on; nil
+// releases it.
 func TellFreeze(ctx context.Context, c client.Client, workflowID string, f *Freeze) error {
 	return c.SignalWorkflow(ctx, workflowID, "", signalFreeze, freezeSignal{Freeze: f})
 }

@@ -16,7 +16,7 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// OpenRun is a run that is going on, as the server lists it.
+// OpenRun is an open run, as the server lists it.
 type OpenRun struct {
 	RunID    string
 	Workflow string // its id
@@ -30,8 +30,8 @@ type OpenRun struct {
 	Trouble string
 }
 
-// OpenRuns lists the runs that are going on, by run id. It asks the server
-// alone, no run: a list costs the same however many workers are busy.
+// OpenRuns lists the open runs, by run id. It asks the server alone, no run: a list costs
+// the same however many workers are busy.
 func OpenRuns(ctx context.Context, c client.Client) ([]OpenRun, error) {
 	const ofRuns = "WorkflowType = '" + TypeRun + "' AND "
 	executions, err := ListAll(ctx, c, ofRuns+"ExecutionStatus IN ('Running', 'Paused')")
@@ -76,15 +76,15 @@ func ListAll(ctx context.Context, c client.Client, query string) (out []*workflo
 }
 
 const (
-	// statusTimeout bounds one question about the runs that are going on.
+	// statusTimeout bounds one question about the open runs.
 	statusTimeout = 2 * time.Second
 	// maxRunsAsked bounds the runs that are asked; of the others there is what the
 	// server lists.
 	maxRunsAsked = 16
 )
 
-// OpenStatuses says how the runs that are going on are, but for one that the caller
-// knows already.
+// OpenStatuses returns the statuses of the open runs, except for one that the caller knows
+// already.
 func OpenStatuses(ctx context.Context, c client.Client, except string) ([]RunStatus, error) {
 	list, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()

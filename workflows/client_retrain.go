@@ -25,8 +25,8 @@ const DefaultCatchup = 6 * time.Hour
 // ErrScheduleExists says that a schedule of that id is there.
 var ErrScheduleExists = errors.New("exists already")
 
-// Overlaps are the names of what happens to a re-training that is due while
-// another one of the schedule is going on. The first is the default.
+// Overlaps are the names of the policies for a re-training that is due while another one of
+// the schedule is running. The first is the default.
 func Overlaps() []string {
 	return []string{"skip", "buffer-one", "buffer-all", "cancel-other", "terminate-other", "allow-all"}
 }
@@ -61,8 +61,8 @@ type ScheduleSpec struct {
 // minCatchup is the server's lower bound.
 const minCatchup = 10 * time.Second
 
-// Validate reports everything that is wrong with the times and policies. What the
-// argument says is checked by retrain.Check, and cron lines by package cron.
+// Validate reports everything that is wrong with the times and policies. retrain.Check
+// checks the argument, and package cron the cron lines.
 func (s ScheduleSpec) Validate() error {
 	var bad []error
 	if len(s.Cron) == 0 && s.Every == 0 {
@@ -129,8 +129,8 @@ type Schedule struct {
 	Next []time.Time
 	// Recent and Running are the workflow ids of re-trainings, newest last.
 	Recent, Running []string
-	// Skipped and Missed count re-trainings that were left out because another one
-	// was going on, or because the server was down for longer than the catch-up window.
+	// Skipped and Missed count re-trainings that were left out because another one was
+	// running, or because the server was down for longer than the catch-up window.
 	Skipped, Missed int
 	Overlap         string
 	Catchup         time.Duration

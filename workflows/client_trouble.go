@@ -36,9 +36,9 @@ func (t Trouble) String() string {
 	return fmt.Sprintf("retrying %s: %s", t.Activity, t.Message)
 }
 
-// Troubles asks the server for the activities of a run, named by its workflow id,
-// and of its current stage that are in trouble. What cannot be asked is left
-// out: it is for the eye only.
+// Troubles asks the server for the activities in trouble of a run, named by its workflow
+// id, and of its current stage. It ignores failures of the server: the result is only for
+// display.
 func Troubles(ctx context.Context, c client.Client, workflowID string) []Trouble {
 	return troubles(ctx, c, workflowID, 0)
 }
@@ -107,9 +107,9 @@ func unserved(ctx context.Context, c client.Client, a *workflow.PendingActivityI
 	return fmt.Sprintf("no process polls %s; is %s running?", queue, commandOf(queue))
 }
 
-// A workflow task that fails is made again without an end, which is right: what failed
-// is the build and not the run, and another build may go on. Until then the workflow
-// does nothing and answers nothing, so that the server must be asked about it.
+// The server retries a failed workflow task without an end, which is right: the build has
+// failed and not the run, and another build may succeed. Until then the workflow does
+// nothing and answers nothing, so that clients must ask the server about it.
 
 // StateStuck is the state of a run that does not go on, because a task of its workflow
 // or of its stage's fails again and again.

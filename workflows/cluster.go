@@ -63,8 +63,8 @@ const (
 	clusterEvents = 4000
 )
 
-// Cluster gives runs their room on a cluster, one run at a time, and keeps groups at
-// their size. It runs for ever. What it decides, packages gang and scaling say.
+// Cluster gives runs their room on a cluster, one run at a time, and keeps groups at their
+// size. It never ends. Package placement makes its decisions.
 func Cluster(ctx workflow.Context, in ClusterInput) error {
 	c := &cluster{ClusterInput: in}
 	if err := c.listen(ctx); err != nil {
@@ -291,22 +291,22 @@ func (c *cluster) act(ctx workflow.Context, d placement.Decision) {
 			c.trouble = out.Refused
 		}
 	case placement.Grant, placement.Yield, placement.Tell, placement.Ask:
-		c.tell(ctx, d)
+		c.sendDecision(ctx, d)
 	}
 	if err != nil {
 		c.trouble = failureText(err)
 	}
 }
 
-// do calls an activity of the cluster. What it meets may pass, so that it is decided
-// again later, but for what the activity itself refuses.
+// do calls an activity of the cluster. Its failure may pass, so that the workflow decides
+// again later, except for an error that the activity itself marks as final.
 func (c *cluster) do(ctx workflow.Context, summary string, activity, in, out any) error {
 	c.looks = 0
 	return workflow.ExecuteLocalActivity(withinTask(ctx, summary), activity, in).Get(ctx, out)
 }
 
-// tell sends a decision to its run. A run that is not there any more has ended.
-func (c *cluster) tell(ctx workflow.Context, d placement.Decision) {
+// sendDecision sends a decision to its run. A run that is missing has ended.
+func (c *cluster) sendDecision(ctx workflow.Context, d placement.Decision) {
 	holder := cmp.Or(d.Holder, RunWorkflowID(d.Run))
 	d.Jobs = nil
 	if err := workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, d).Get(ctx, nil); err != nil && ctx.Err() == nil {

@@ -32,7 +32,7 @@ type NodeCommand struct {
 // nodeCommands carry out what people ask of nodes.
 type nodeCommands struct {
 	floor *placement.Admission
-	// changed says that there is something to decide.
+	// changed reports that a decision is due.
 	changed func()
 }
 

@@ -305,7 +305,7 @@ func TestLostNode(t *testing.T) {
 			c := newTown(t, 1+spare, 3)
 			c.after(30*time.Minute, func() { c.cluster.LoseNode("node-000") })
 			c.after(3*time.Hour, func() {
-				if s := c.status("a"); spare == 0 && (s.State != workflows.StateQueued || !strings.Contains(s.Reason, "members are lost")) {
+				if s := c.status("a"); spare == 0 && (s.State != workflows.StateQueued || !strings.Contains(s.Reason, "instances are lost")) {
 					t.Errorf("a is %s for %q", s.State, s.Reason)
 				}
 				c.cluster.ReturnNode("node-000")

@@ -44,8 +44,8 @@ func (s RunStatus) pauseText() string {
 	return text
 }
 
-// facts are what an operator looks for: where the run came from, what changed,
-// what is safe, and where it goes on.
+// facts are the lines that an operator looks for: the parent of the run, its changes, its
+// newest checkpoint and its successor.
 func (s RunStatus) facts() []string {
 	var out []string
 	if s.Fork != nil {

@@ -86,6 +86,6 @@ func evaluateStage(ctx workflow.Context, in activities.EvaluateInput, stage stri
 	var rollouts *activities.Rollouts
 	var out run.Evaluation
 	ctx = onRollouts(ctx, placement.Queues{}, fmt.Sprintf("policy %d on stage %s", in.Policy.Version, stage))
-	err := mending(ctx, placement.Queues{}, in.Run, func() error { return workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out) })
+	err := withRepair(ctx, placement.Queues{}, in.Run, func() error { return workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out) })
 	return out, err
 }

@@ -104,7 +104,7 @@ func (g *gate) takeFreezeSignal(content signalContent) (turned bool, err error) 
 	return turned, nil
 }
 
-// takeFreeze holds the stage while the server has paused its run, or lets it go on.
+// takeFreeze holds the stage while the server has paused its run, or releases it.
 func (s *stage) takeFreeze(ctx workflow.Context, content signalContent) error {
 	_, err := s.gate.takeFreezeSignal(content)
 	if err == nil {
@@ -113,8 +113,8 @@ func (s *stage) takeFreeze(ctx workflow.Context, content signalContent) error {
 	return err
 }
 
-// takeFreeze shows that the server has paused the stage, and that it goes on. The run
-// waits for its stage in any case.
+// takeFreeze shows that the server has paused the stage, or has released it. The run waits
+// for its stage in any case.
 func (r *runFlow) takeFreeze(ctx workflow.Context, content signalContent) error {
 	turned, err := r.gate.takeFreezeSignal(content)
 	if err != nil || !turned {

@@ -46,8 +46,8 @@ type gateState struct {
 	SkipWhy string `json:"skip_why,omitempty"`
 }
 
-// gate holds a workflow at its safe points while it is paused, and interrupts
-// its work where a command says so.
+// gate holds a workflow at its safe points while it is paused, and interrupts its work if a
+// command demands it.
 type gate struct {
 	gateState
 	// scope is "run" or "stage", for messages.
@@ -120,9 +120,9 @@ func (g *gate) commands() []string {
 	return commands()
 }
 
-// serveSignals applies signals until the workflow ends. Signals of different
-// names that arrive within one workflow task are applied in the order of
-// commands; whoever needs the order of sending uses updates.
+// serveSignals applies signals until the workflow ends. Signals of different names that
+// arrive within one workflow task are applied in the order of commands; callers that need
+// the order of sending use updates.
 func (g *gate) serveSignals(ctx workflow.Context) {
 	selector := workflow.NewSelector(ctx)
 	for _, name := range g.commands() {
@@ -349,14 +349,14 @@ func (g *gate) wait(ctx workflow.Context) error {
 	g.waiting = true
 	defer func() { g.waiting = false }()
 	cause := g.cause()
-	if err := g.stand(ctx); err != nil {
+	if err := g.enterPause(ctx); err != nil {
 		return err
 	}
 	over := func() bool { return !g.held() || g.Stopping || g.Skip }
 	for !over() {
 		if g.cause() != cause { // by whom and why is news
 			cause = g.cause()
-			if err := g.stand(ctx); err != nil {
+			if err := g.enterPause(ctx); err != nil {
 				return err
 			}
 		}
@@ -372,9 +372,9 @@ func (g *gate) wait(ctx workflow.Context) error {
 	return g.onPause(ctx, false)
 }
 
-// stand says that the workflow stands at the safe point, and gives up the room of the run
-// where that is wanted: what is finished is saved before the room goes to another.
-func (g *gate) stand(ctx workflow.Context) error {
+// enterPause reports that the workflow waits at the safe point, and gives up the room of
+// the run if that is demanded: finished work is saved before the room goes to another run.
+func (g *gate) enterPause(ctx workflow.Context) error {
 	if g.Yield != nil && !g.Yield.Lost {
 		if err := g.save(ctx); err != nil {
 			return err

@@ -44,7 +44,7 @@ const (
 	QueryStatus = "status"
 	// CommandPause holds the run at the next safe point.
 	CommandPause = "pause"
-	// CommandResume lets a paused run go on.
+	// CommandResume resumes a paused run.
 	CommandResume = "resume"
 	// CommandStop ends the run, or the stage it is sent to, at the next safe point.
 	CommandStop = "stop"

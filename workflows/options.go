@@ -51,9 +51,8 @@ const (
 	farewellTimeout = time.Minute
 )
 
-// retries survives the loss of any process: infrastructure errors are repeated
-// until they pass. What repeating cannot mend is no error that may be retried; see
-// package fault.
+// retries survives the loss of any process: infrastructure errors are repeated until they
+// pass. An error that repeating cannot mend is not retryable; see package fault.
 func retries() *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{
 		InitialInterval:    500 * time.Millisecond,

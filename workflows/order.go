@@ -186,7 +186,7 @@ func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 	return receipt{Answer: out.Text, Amended: &out}
 }
 
-// adopt goes on under an amended configuration.
+// adopt continues under an amended configuration.
 func (s *stage) adopt(out run.Amended) {
 	s.in.Run.Config = out.Config
 	s.in.CheckpointEvery = out.CheckpointEvery

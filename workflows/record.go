@@ -24,7 +24,7 @@ func write(ctx workflow.Context, e run.Event) error {
 	return doControl(ctx, "event log: "+e.Kind, control.LogEvent, e, nil)
 }
 
-// logPause records that a run stands, where and why, or goes on.
+// logPause records that a run is paused, where and why, or resumed.
 func logPause(ctx workflow.Context, ref run.Ref, paused bool, reason, where string) error {
 	if paused {
 		return logEvent(ctx, ref, CommandPause, where+reason)

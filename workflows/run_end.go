@@ -25,8 +25,8 @@ type runEnd struct {
 	next *run.Input
 }
 
-// close ends the run in one of three ways: done (or stopped early), cancelled,
-// failed. Whatever happened, the run's folder says so.
+// close ends the run in one of three ways: done (or stopped early), cancelled, failed. In
+// every case it writes the end into the run's folder.
 func (r *runEnd) close(ctx workflow.Context, err error) (RunResult, error) {
 	r.state.closing = true
 	defer awaitHandlers(ctx)

@@ -39,7 +39,7 @@ func (e *evaluations) ofStage(ctx workflow.Context, i int, label string) error {
 		var rollouts *activities.Rollouts
 		summary := fmt.Sprintf("evaluate policy %d on stage %s, %s", e.at.policy.Version, plan.Name, label)
 		in := activities.EvaluateInput{Run: e.at.ref, Stage: plan.Source(), Policy: e.at.policy, Label: label}
-		return mending(ctx, e.workers.room.queues(), e.at.ref, func() error {
+		return withRepair(ctx, e.workers.room.queues(), e.at.ref, func() error {
 			return workflow.ExecuteActivity(e.workers.onRollouts(ctx, summary), rollouts.EvaluatePolicy, in).Get(ctx, &out)
 		})
 	})
@@ -122,6 +122,6 @@ func evaluateSet(ctx workflow.Context, q placement.Queues, ref run.Ref, set stri
 	var rollouts *activities.Rollouts
 	var out run.Evaluation
 	in := activities.EvaluateInput{Run: ref, Set: set, Policy: p, Label: label}
-	err := mending(ctx, q, ref, func() error { return workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out) })
+	err := withRepair(ctx, q, ref, func() error { return workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out) })
 	return out, err
 }

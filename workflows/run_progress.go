@@ -45,8 +45,8 @@ func (p *progress) applyPlan() {
 	}
 }
 
-// adopt goes on under an amended configuration: later stages may be longer or
-// begin later, and stages may have been added.
+// adopt continues under an amended configuration: later stages may be longer or begin
+// later, and stages may have been added.
 func (p *progress) adopt(out run.Amended) {
 	p.ref.Config, p.plan.CheckpointEvery = out.Config, out.CheckpointEvery
 	p.plan.Stages = out.Stages

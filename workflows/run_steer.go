@@ -13,7 +13,7 @@ import (
 	"temper/internal/run"
 )
 
-// steering carries out what a person asks of a run.
+// steering carries out the commands of users to a run.
 type steering struct {
 	at    *progress
 	gate  *gate
@@ -22,7 +22,7 @@ type steering struct {
 	end   *runEnd
 }
 
-// handlers are the commands that a run carries out beside those of its gate.
+// handlers returns the commands of a run besides those of its gate.
 func (s *steering) handlers() map[string]handler {
 	return map[string]handler{
 		CommandCheckpoint:  {refuse: s.refuseUnopened, apply: s.saveNow},
@@ -131,7 +131,8 @@ func (s *steering) amendRun(ctx workflow.Context, c Command) (string, error) {
 	return "amended " + out.Text + warned(out.Warnings), nil
 }
 
-// amendBy has the stage, or else the run itself, change the configuration.
+// amendBy amends the configuration in the stage, or in the run itself between stages, and
+// notes the author.
 func (s *steering) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.Amended, error) {
 	a.Amendment.Reason, a.Amendment.By, a.Amendment.At = c.Reason, c.By, nowText(ctx)
 	out, err := s.amend(ctx, a)
@@ -143,7 +144,7 @@ func (s *steering) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.A
 	return out, logEvent(ctx, s.at.ref, CommandAmend, out.Text+byWhom(c.Reason, c.By)+warned(out.Warnings))
 }
 
-// warned is what follows the text of an amendment that is probably a mistake.
+// warned returns the warnings to append to the text of an amendment; "" if there are none.
 func warned(warnings []string) string {
 	if len(warnings) == 0 {
 		return ""
@@ -171,12 +172,12 @@ func (s *steering) amend(ctx workflow.Context, a amendOrder) (run.Amended, error
 	return out, nil
 }
 
-// amendOrder is an amendment whose step is chosen where it is carried out.
+// amendOrder is an amendment. The receiver chooses its first step if it names none.
 type amendOrder struct {
 	Amendment config.Amendment `json:"amendment"`
 }
 
-// carryOut stores the amendment, from the earliest step on where none is named.
+// carryOut stores the amendment. It begins at the earliest step if it names none.
 func (a amendOrder) carryOut(ctx workflow.Context, ref run.Ref, earliest int) (out run.Amended, err error) {
 	switch from := a.Amendment.FromStep; {
 	case from == 0:
@@ -200,7 +201,7 @@ func (s *steering) refuseRestart(c Command) error {
 	return nil
 }
 
-// forkFrom reads where a restart begins; nothing said is the best checkpoint.
+// forkFrom returns the checkpoint from which a restart begins; the default is the best one.
 func forkFrom(runID string, from Checkpoint) (*run.ForkFrom, error) {
 	f := &run.ForkFrom{RunID: runID}
 	switch from {
@@ -218,8 +219,8 @@ func forkFrom(runID string, from Checkpoint) (*run.ForkFrom, error) {
 	return f, nil
 }
 
-// restart checks that the other run can begin, ends this one and has end start
-// the other.
+// restart checks that the next run can begin and stops this one, whose end then starts the
+// next run.
 func (s *steering) restart(ctx workflow.Context, c Command) (string, error) {
 	from, err := forkFrom(s.at.ref.RunID, c.From)
 	if err != nil {
@@ -252,7 +253,7 @@ func (s *steering) restart(ctx workflow.Context, c Command) (string, error) {
 	return answer, nil
 }
 
-// successor makes the id of the run that goes on instead of this one.
+// successor makes the id of the run that replaces this one.
 func (s *steering) successor(ctx workflow.Context) string {
 	suffix := "-r" + workflow.Now(ctx).UTC().Format("0102150405")
 	id := s.at.ref.RunID

@@ -237,7 +237,7 @@ func (s *stage) filter(ctx workflow.Context) (note string, err error) {
 		var rollouts *activities.Rollouts
 		filter := onRollouts(ctx, s.in.Queues, "filter the problems of stage "+s.in.Plan.Name)
 		in := activities.FilterInput{Run: s.in.Run, Stage: s.in.Plan.Source(), Policy: s.at.Policy}
-		return mending(ctx, s.in.Queues, s.in.Run, func() error {
+		return withRepair(ctx, s.in.Queues, s.in.Run, func() error {
 			return workflow.ExecuteActivity(filter, rollouts.FilterProblems, in).Get(ctx, &s.at.Filter)
 		})
 	})

@@ -67,7 +67,7 @@ func (s *stageJudge) findVerdict(ctx workflow.Context) (*judged, error) {
 		return nil, err
 	}
 	if out.Kind == "" {
-		return nil, nil //nolint:nilnil // the stage goes on
+		return nil, nil //nolint:nilnil // the stage continues
 	}
 	return s.applyVerdict(ctx, step, out)
 }
@@ -88,7 +88,7 @@ func (s *stageJudge) applyVerdict(ctx workflow.Context, step int, v run.StageVer
 		s.gate.changed(ctx)
 	}
 	if !v.End {
-		return nil, nil //nolint:nilnil // the stage goes on when it is resumed
+		return nil, nil //nolint:nilnil // the stage continues when it is resumed
 	}
 	return &judged{kind: string(v.Kind), reason: v.Reason}, nil
 }

@@ -125,7 +125,7 @@ func (x *begunStep) sampleAfter(ctx workflow.Context, before *begunStep) {
 	x.ended = true
 }
 
-// begin begins the sampling of the next step and of those in its window. Each goes on
+// begin begins the sampling of the next step and of those in its window. Each sampling runs
 // beside the steps, until it is dropped.
 func (l *lookahead) begin(ctx workflow.Context) {
 	for n := l.at.NextStep; n <= min(l.at.NextStep+l.in.Window, l.in.endStep()-1); n++ {
@@ -162,8 +162,8 @@ func (l *lookahead) find(n int) *begunStep {
 	return nil
 }
 
-// makeStep waits for the sampling of a step and learns from it. What is under way is
-// dropped when the step does not end: it was interrupted, or has failed.
+// makeStep waits for the sampling of a step and learns from it. It drops the sampling under
+// way when the step does not end: it was interrupted, or has failed.
 func (l *lookahead) makeStep(ctx workflow.Context, in StepInput) (StepResult, error) {
 	out, err := l.learn(ctx, in, workflow.Now(ctx))
 	if err != nil {
@@ -192,8 +192,8 @@ func (l *lookahead) learn(ctx workflow.Context, in StepInput, started time.Time)
 	return x.step.learn(ctx, x.batch)
 }
 
-// underWay reports whether anything is being sampled. What waits for a policy is not: that
-// comes of a step which is not made yet.
+// underWay reports whether anything is being sampled. A sampling that waits for a policy
+// does not count: a step that is not made yet publishes this policy.
 func (l *lookahead) underWay() bool {
 	return slices.ContainsFunc(l.begun, func(x *begunStep) bool { return !x.ended && !x.waits })
 }
@@ -203,7 +203,7 @@ func (l *lookahead) isOpen() bool {
 	return slices.ContainsFunc(l.begun, func(x *begunStep) bool { return !x.ended })
 }
 
-// drop cancels what is being sampled and waits for its end. What is sampled stays.
+// drop cancels the samplings under way and waits for their end. Sampled trajectories stay.
 func (l *lookahead) drop(ctx workflow.Context) {
 	if len(l.begun) == 0 {
 		return
@@ -241,8 +241,8 @@ func (l *lookahead) endBeforePause(ctx workflow.Context) error {
 	return err
 }
 
-// handOver waits for what is being sampled and hands it to the next execution. What
-// has failed or waits for a policy is begun again there; what of it is stored stays.
+// handOver waits for the samplings under way and hands them to the next execution, which
+// begins those again that have failed or wait for a policy; their stored trajectories stay.
 func (l *lookahead) handOver(ctx workflow.Context) ([]sampledStep, error) {
 	if err := workflow.Await(ctx, func() bool { return !l.underWay() }); err != nil {
 		return nil, err

@@ -128,9 +128,9 @@ func addRound(sum, part run.Sampled) run.Sampled {
 	return sum
 }
 
-// sampleGroups asks every shard for its part of the problems at once, span after span
-// until none of its trajectories goes on, and adds up. It returns where the records of the
-// groups are.
+// sampleGroups asks every shard for its part of the problems at once, span after span until
+// all trajectories have ended, and adds up. It returns the refs of the records of the
+// groups.
 func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref, error) {
 	parts := shard(problems, s.in.NumShards)
 	sampled := make([]run.Sampled, len(parts))
@@ -158,8 +158,8 @@ func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref
 	return shards, nil
 }
 
-// sampleSpan samples a span of the trajectories that go on, behind the spans before, and
-// reports whether some go on behind it.
+// sampleSpan samples a span of the open trajectories, after the spans before, and reports
+// whether some remain open.
 func (s *step) sampleSpan(ctx workflow.Context, parts [][]string, sampled []run.Sampled, span run.PolicySpan, before []run.PolicySpan) (left bool, err error) {
 	futures := make([]workflow.Future, len(parts))
 	goesOn := func(i int) bool { return len(before) == 0 || sampled[i].Open > 0 }
@@ -175,7 +175,7 @@ func (s *step) sampleSpan(ctx workflow.Context, parts [][]string, sampled []run.
 		}
 		var part run.Sampled
 		begun := true
-		err := mending(ctx, s.in.Queues, s.in.Run, func() error {
+		err := withRepair(ctx, s.in.Queues, s.in.Run, func() error {
 			if !begun {
 				futures[i] = s.beginSampling(ctx, i, parts[i], span, before)
 			}
@@ -208,7 +208,7 @@ func (s *step) buildBatch(ctx workflow.Context, problems []string, shards []blob
 	var control *activities.Control
 	var out run.BuiltBatch
 	in := activities.BuildBatchInput{Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems, Shards: shards}
-	err := mending(ctx, s.in.Queues, s.in.Run, func() error {
+	err := withRepair(ctx, s.in.Queues, s.in.Run, func() error {
 		return doControl(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, in, &out)
 	})
 	s.log.Rollouts = out.Stats
@@ -223,7 +223,7 @@ func (s *step) train(ctx workflow.Context, batch run.BuiltBatch) (run.Trained, e
 	}
 	var out run.Trained
 	ctx = workflow.WithPriority(onTrainer(ctx, s.in.Queues, fmt.Sprintf("step %d: train on %d samples", s.in.Step, batch.Samples)), priority(s.in.Priority))
-	err := mending(ctx, s.in.Queues, s.in.Run, func() error { return workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out) })
+	err := withRepair(ctx, s.in.Queues, s.in.Run, func() error { return workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out) })
 	return out, err
 }
 
@@ -237,8 +237,8 @@ func shard(ids []string, n int) [][]string {
 	return parts
 }
 
-// addSampled adds a shard. Shards run side by side: the wall time and its split
-// are those of the slowest one.
+// addSampled adds a shard. Shards run side by side: the sum has the wall time of the
+// slowest one and its split.
 func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Groups += part.Groups
 	sum.Reused += part.Reused

@@ -79,8 +79,8 @@ again finds the runs that are whole, and goes on with those that are not.
 	return cmd
 }
 
-// awaitAblation waits for the end of an ablation, and prints the table. What is not whole
-// makes it an error.
+// awaitAblation waits for the end of an ablation and prints the table. It returns an error
+// if a run of the ablation is incomplete.
 func awaitAblation(cmd *cobra.Command, c client.Client, store blob.Store, id string) error {
 	var end ablation.Outcome
 	err := workflows.AwaitEnd(cmd.Context(), c, workflows.AblateWorkflowID(id), &end)

@@ -141,8 +141,8 @@ func (a *analyzing) analyze(ctx context.Context, p *config.Process, out io.Write
 	return nil
 }
 
-// draw reads trajectories of the step that were drawn without regard to what they are.
-// Those that count for nothing are left out. Errors: none there, or policies differ.
+// draw reads trajectories of the step that are drawn independently of their content. It
+// leaves out those that count for nothing. Errors: there are none, or policies differ.
 func (a *analyzing) draw(ctx context.Context, r *history.Run) ([]rl.Trajectory, error) {
 	problems, err := r.Problems(ctx, a.step)
 	if err != nil {

@@ -59,7 +59,7 @@ func (o drainOptions) undrain(ctx context.Context, fl *fleet.Fleet, node string,
 	if err := fl.Undrain(ctx, node); err != nil {
 		return err
 	}
-	if err := o.tell(ctx, fl, workflows.CommandUndrain, node, say); err != nil {
+	if err := o.sendCommand(ctx, fl, workflows.CommandUndrain, node, say); err != nil {
 		return err
 	}
 	say("node " + node + " takes work again")
@@ -72,7 +72,7 @@ func (o drainOptions) moveRuns(ctx context.Context, fl *fleet.Fleet, node string
 	if err != nil {
 		return err
 	}
-	if err := o.tell(ctx, fl, workflows.CommandDrain, node, say); err != nil || o.now || !fleet.NewRuns(fl).Placed() {
+	if err := o.sendCommand(ctx, fl, workflows.CommandDrain, node, say); err != nil || o.now || !fleet.NewRuns(fl).Placed() {
 		return err
 	}
 	left, err := fleet.NewRuns(fl).Await(ctx, id, o.patience, say)
@@ -82,8 +82,8 @@ func (o drainOptions) moveRuns(ctx context.Context, fl *fleet.Fleet, node string
 	return err
 }
 
-// tell gives the workflow of the cluster a command for a node, where there is one.
-func (o drainOptions) tell(ctx context.Context, fl *fleet.Fleet, command, node string, say func(string)) error {
+// sendCommand sends a command for a node to the workflow of the cluster, if there is one.
+func (o drainOptions) sendCommand(ctx context.Context, fl *fleet.Fleet, command, node string, say func(string)) error {
 	if o.now || !fleet.NewRuns(fl).Placed() {
 		return nil
 	}

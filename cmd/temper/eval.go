@@ -45,7 +45,7 @@ These names bring the settings of the benchmark: ` + strings.Join(evaluate.Suite
 		if len(args) == 0 {
 			return cli.Usagef("RUN, --model or --url is missing: what is to be evaluated")
 		}
-		if flag := model.stray(cmd); flag != "" {
+		if flag := model.flagWithoutModel(cmd); flag != "" {
 			return cli.Usagef("--%s goes with --model or --url", flag)
 		}
 		ctx := cmd.Context()
@@ -89,8 +89,8 @@ func printEvaluations(w io.Writer, out workflows.EvaluateRunResult) error {
 	return t.Flush()
 }
 
-// evalInput names the policy to evaluate: the one that is asked for, which has to be
-// there, or the newest.
+// evalInput returns the policy to evaluate: the requested version, which must exist, or the
+// newest.
 func evalInput(ctx context.Context, p *config.Process, runID string, version *int64) (workflows.EvaluateRunInput, error) {
 	in := workflows.EvaluateRunInput{RunID: runID, Version: version}
 	r, err := runclient.Find(ctx, p, runID)

@@ -24,7 +24,7 @@ import (
 	"temper/workers"
 )
 
-// modelEval is what a person asks of the evaluation of any model.
+// modelEval holds the flags for the evaluation of any model.
 type modelEval struct {
 	chat     chatting
 	sets     []string
@@ -37,7 +37,7 @@ type modelEval struct {
 	out      string
 	against  string
 	reverify bool
-	own      []string // flags that are for this alone
+	own      []string // flags that need --model or --url
 }
 
 func newModelEval(cmd *cobra.Command, p *config.Process) *modelEval {
@@ -77,8 +77,9 @@ func newModelEval(cmd *cobra.Command, p *config.Process) *modelEval {
 
 func (e *modelEval) isAsked() bool { return e.chat.model != "" || e.chat.URL != "" }
 
-// stray names a flag that makes no sense without a model.
-func (e *modelEval) stray(cmd *cobra.Command) string {
+// flagWithoutModel returns the name of a given flag that makes no sense without a model; ""
+// if there is none.
+func (e *modelEval) flagWithoutModel(cmd *cobra.Command) string {
 	for _, name := range e.own {
 		if cmd.Flags().Changed(name) {
 			return name
@@ -87,7 +88,7 @@ func (e *modelEval) stray(cmd *cobra.Command) string {
 	return ""
 }
 
-// check finds what is wrong with the flags alone.
+// check checks the flags without reading files.
 func (e *modelEval) check(cmd *cobra.Command) error {
 	var wrong []error
 	if len(e.sets) == 0 {
@@ -144,7 +145,7 @@ func (e *modelEval) run(cmd *cobra.Command, asJSON bool) error {
 	if err := e.readSets(cmd, &cfg, rollout); err != nil {
 		return err
 	}
-	if e.against != "" { // the comparison comes last, and what it lacks is known now
+	if e.against != "" { // checked before sampling: the comparison comes last
 		if _, err := evaluate.Against(e.against, cfg.Sets); err != nil {
 			return cli.Usage(err)
 		}
@@ -157,12 +158,12 @@ func (e *modelEval) run(cmd *cobra.Command, asJSON bool) error {
 	return e.report(cmd, cfg, samples, asJSON)
 }
 
-// folder is where the samples of a model are.
+// folder returns the folder of the samples of a model.
 func (e *modelEval) folder(label string) string {
 	return cmp.Or(e.out, "eval-"+strings.Map(plainLetter, label))
 }
 
-// report says what samples came to.
+// report writes and prints the report of samples.
 func (e *modelEval) report(cmd *cobra.Command, cfg evaluate.Config, samples []evaluate.Sample, asJSON bool) error {
 	report, err := evaluate.Summarize(cfg, samples)
 	if err != nil {
@@ -180,7 +181,7 @@ func (e *modelEval) report(cmd *cobra.Command, cfg evaluate.Config, samples []ev
 	return writeEvaluation(cmd.OutOrStdout(), cfg.Folder, report, asJSON)
 }
 
-// plainLetter keeps what a folder may be called.
+// plainLetter replaces characters that a folder's name must not have.
 func plainLetter(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-' {
 		return r
@@ -188,8 +189,8 @@ func plainLetter(r rune) rune {
 	return '-'
 }
 
-// open opens the model and its tools. It returns how the run of the model samples; nil for
-// a model of no run.
+// open opens the model and its tools. It returns the rollout settings of the model's run;
+// nil for a model of no run.
 func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, cfg *evaluate.Config) (rollout *config.Rollout, err error) {
 	c := &e.chat
 	c.Model, c.Source, c.Key, c.Sandbox, c.Options.Slots, c.Client.Silence = c.model, c.source, os.Getenv(ChatKeyKey), cmd.Flags().Changed("sandbox"), e.parallel, e.silence
@@ -216,7 +217,7 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, cfg *evaluate.
 	return c.Rollout(), nil
 }
 
-// source says which model it is, where others may have its name.
+// source identifies the model: others may have its name.
 func (e *modelEval) source(ctx context.Context) (evaluate.Source, error) {
 	if e.chat.URL != "" {
 		return evaluate.Source{Server: e.chat.Client.Address(), Card: e.chat.Client.Card}, nil
@@ -229,7 +230,7 @@ func (e *modelEval) source(ctx context.Context) (evaluate.Source, error) {
 	return evaluate.Source{Weights: weights, MaxContext: e.chat.Options.MaxContext}, errors.Join(err, model.Close())
 }
 
-// readSets reads the sets. A flag that was given stands in place of what a suite says.
+// readSets reads the sets. A given flag replaces the value of a suite.
 func (e *modelEval) readSets(cmd *cobra.Command, cfg *evaluate.Config, rollout *config.Rollout) error {
 	e.plain.Mode = evaluate.Mode(cmp.Or(e.mode, ownMode(rollout)))
 	var wrong []error
@@ -258,7 +259,7 @@ func (e *modelEval) readSets(cmd *cobra.Command, cfg *evaluate.Config, rollout *
 	return nil
 }
 
-// ownMode is how a run judges answers.
+// ownMode returns the mode by which a run judges answers.
 func ownMode(rollout *config.Rollout) string {
 	switch {
 	case rollout == nil:
@@ -311,7 +312,7 @@ func writeEvaluation(w io.Writer, folder string, report evaluate.Report, asJSON 
 		return err
 	}
 	for name, content := range map[string]string{"report.json": text.String(), "report.md": report.Markdown()} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil { //nolint:gosec // results are for everybody to read
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil { //nolint:gosec // every user may read results
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"temper/workers"
 )
 
-// Names of the roles, as temper role knows them.
+// Names of the roles on the command line: temper role NAME.
 const (
 	roleControl = "control"
 	roleTrainer = "trainer"
@@ -26,10 +26,10 @@ const (
 	roleUI      = "ui"
 )
 
-// anyPort is where a role listens that has no address of its own.
+// anyPort is the address of a role that has no configured address: a free port.
 const anyPort = "127.0.0.1:0"
 
-// roleFlags are common to all roles.
+// roleFlags are the flags of all roles.
 type roleFlags struct {
 	process  *config.Process
 	listen   string
@@ -47,10 +47,10 @@ ready, and drains and ends on SIGTERM.`
 	return cmd
 }
 
-// address is where a role listens whose default is otherwise.
+// address returns the value of --listen, or else the role's default.
 func (f *roleFlags) address(otherwise string) string { return cmp.Or(f.listen, otherwise) }
 
-// place checks the flags and returns what they say.
+// place checks the flags and returns the role's place.
 func (f *roleFlags) place(name string) (workers.Place, error) {
 	if err := f.process.Validate(); err != nil {
 		return workers.Place{}, err
@@ -95,7 +95,7 @@ func (f *roleFlags) controlCommand() *cobra.Command {
 	return cmd
 }
 
-// rolloutFlags are those of every process that samples.
+// rolloutFlags are the flags of every process that samples.
 type rolloutFlags struct {
 	concurrent int
 	queue      string
@@ -106,7 +106,7 @@ func (f *rolloutFlags) add(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.concurrent, "concurrent-rollouts", workers.DefaultRollouts, "trajectories that live at a time: sampled, waiting for the engine, or waiting for a tool")
 }
 
-// role is the rollout role with so many activities at a time.
+// role returns the rollout role with the given number of activities at a time.
 func (f *rolloutFlags) role(place workers.Place, backend string, slots int) (workers.Role, error) {
 	if f.concurrent < 1 {
 		return workers.Role{}, cli.Usagef("--concurrent-rollouts: is %d, want at least 1", f.concurrent)
@@ -120,8 +120,8 @@ func (f *rolloutFlags) role(place workers.Place, backend string, slots int) (wor
 	}), nil
 }
 
-// slotsBesideTrainer lets the activities of two runs share the device that the
-// trainer has as well; more would only hold more caches.
+// slotsBesideTrainer is the number of activities that share the device with the trainer:
+// two runs. More would only hold more caches.
 const slotsBesideTrainer = 2
 
 func (f *roleFlags) trainerCommand() *cobra.Command {

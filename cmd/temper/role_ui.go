@@ -123,8 +123,8 @@ func tellReady(out io.Writer, l net.Listener) error {
 	return server.WriteReady(out, address, map[string]any{"role": roleUI, "url": "http://" + address})
 }
 
-// sayDashboard prints where the dashboard of a started service is. Whoever has the
-// token, which the page takes out of the address, may steer runs.
+// sayDashboard prints the address of the dashboard of a started service. It contains the
+// token, which the page removes from the address; the token's owner may steer runs.
 func sayDashboard(p *config.Process, line func(string)) error {
 	address, err := service.DashboardAddress(p)
 	if err != nil {

@@ -60,7 +60,7 @@ nothing behind.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.File, s.Seeded = args[0], cmd.Flags().Changed("seed")
 		if dry {
-			return rehearse(cmd, p, &s)
+			return printDryRun(cmd, p, &s)
 		}
 		c, store, err := runclient.Connect(cmd.Context(), p, s.Check)
 		if err != nil {
@@ -76,8 +76,9 @@ nothing behind.`,
 	return cmd
 }
 
-// rehearse prints what a run would be. It opens the store only if the run reads from it.
-func rehearse(cmd *cobra.Command, p *config.Process, s *runclient.Submission) error {
+// printDryRun prints the run that would start. It opens the store only if the run reads
+// from it.
+func printDryRun(cmd *cobra.Command, p *config.Process, s *runclient.Submission) error {
 	ctx := cmd.Context()
 	s.Local = true // what cannot be read cannot be checked
 	var store blob.Store = memblob.New()

@@ -66,7 +66,7 @@ With --repair it makes again what is damaged or missing, and puts back what come
 			return err
 		}
 		if v.repair {
-			return v.mend(cmd, p, r, *asJSON)
+			return v.repairRun(cmd, p, r, *asJSON)
 		}
 		return v.verify(cmd, p, r, *asJSON)
 	}
@@ -137,8 +137,8 @@ func (v *verifying) verify(cmd *cobra.Command, p *config.Process, r *history.Run
 	return errors.Join(err, found.Err(), replay.DamagedSteps(out.Remade))
 }
 
-// mend repairs the run.
-func (v *verifying) mend(cmd *cobra.Command, p *config.Process, r *history.Run, asJSON bool) error {
+// repairRun makes all damaged and missing objects of the run again.
+func (v *verifying) repairRun(cmd *cobra.Command, p *config.Process, r *history.Run, asJSON bool) error {
 	bench, stop, err := v.bench(cmd, p, r)
 	if err != nil {
 		return err

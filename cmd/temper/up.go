@@ -261,16 +261,16 @@ func (o *upOptions) stoppedEarly() error {
 	return fmt.Errorf("%w before the run was started", cli.ErrInterrupted)
 }
 
-// showRuns keeps the runs that are going on in the screen's block, except for the one
-// that is followed there.
+// showRuns keeps the open runs in the screen's block, except for the one that is followed
+// there.
 func showRuns(ctx context.Context, c client.Client, s *cli.Screen, followed string) (stop func()) {
 	return s.ShowRuns(ctx, func(ctx context.Context) ([]workflows.RunStatus, error) {
 		return workflows.OpenStatuses(ctx, c, followed)
 	})
 }
 
-// nameOpenRuns names the runs that an earlier service left open: they go on now.
-// A server that does not let us list is no reason not to serve.
+// nameOpenRuns names the runs that an earlier service left open and this one continues. The
+// service starts even if the server cannot list them.
 func nameOpenRuns(ctx context.Context, c client.Client, s *cli.Screen, log *slog.Logger) {
 	open, err := workflows.OpenRuns(ctx, c)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package answer owns the language of final answers: it finds the formula in a text and
-// decides whether two of them are equal.
+// Package answer finds the formula in a final answer and decides whether two of them are
+// equal.
 //
-// What a model wrote is data here. A text is parsed by a parser of bounded depth and size,
-// and compared by exact arithmetic or by values at random points with hundreds of bits.
-// Nothing of it is ever a program, so no answer can speak its own verdict.
+// The text of a model is data here. A parser of bounded depth and size parses it, and exact
+// arithmetic or values at random points with hundreds of bits compare it. No part of it is
+// ever executed, so no answer can state its own verdict.
 //
 // Invariant: a verdict is a function of the two texts, the same on every machine.
 package answer
@@ -72,17 +72,17 @@ const maxAnswer = 64 << 10
 //   - Words are compared without regard to case. A text that is no formula equals
 //     only the same text. An empty answer equals nothing.
 //
-// The error is that of a truth by which no answer could be judged; it is ErrInvalid.
+// The error is ErrInvalid: no answer can be judged by this truth.
 func Equal(answer, truth string) (Verdict, error) { return (&Allowance{maxWork}).Equal(answer, truth) }
 
-// Allowance is what several comparisons for one verdict may cost together.
+// Allowance bounds the work of several comparisons for one verdict together.
 type Allowance struct{ left int }
 
 // NewAllowance returns one for a verdict.
 func NewAllowance() *Allowance { return &Allowance{maxTogether} }
 
-// take lends the work of one comparison. The caller gives back what it did not spend.
-func (a *Allowance) take() int {
+// borrow returns the work that one comparison may do. The caller gives back the rest.
+func (a *Allowance) borrow() int {
 	work := min(a.left, maxWork)
 	a.left -= work
 	return work
@@ -178,7 +178,7 @@ func formulas(got, want string, allowed *Allowance) Verdict {
 	if err != nil {
 		return texts(got, want, "the answer is "+err.Error())
 	}
-	m := newMatcher(allowed.take())
+	m := newMatcher(allowed.borrow())
 	defer func() { allowed.giveBack(m.work) }()
 	verdict := m.same(a, b)
 	if x, y := percent(a, b); verdict != yes && x != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Two formulas are equal when they have the same values at random points. The points are
-// drawn from the formulas, so that nobody can choose one that agrees at those points and
+// drawn from the formulas, so that no answer can be made to agree at those points and
 // nowhere else. Values that are not rational are computed twice, with more bits the second
 // time: equal ones come closer, different ones stay apart.
 
@@ -184,7 +184,7 @@ func settled(few, many *big.Float) tri {
 	case many.MantExp(nil) < -2*apartBits:
 		return open
 	}
-	// What is different stays as far apart.
+	// Different values stay as far apart.
 	if few.Sign() == 0 || few.MantExp(nil)-many.MantExp(nil) > 1 || many.MantExp(nil)-few.MantExp(nil) > 1 {
 		return open
 	}

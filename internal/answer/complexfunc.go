@@ -71,9 +71,9 @@ func (c complexes) inverse(a complexNumber) (complexNumber, error) {
 	return complexNumber{c.float().Quo(a.re, norm), c.float().Quo(c.float().Neg(a.im), norm)}, nil
 }
 
-// snap takes an imaginary part for zero that only rounding left, so that it does not
-// choose the side of a branch cut.
-func (c complexes) snap(a complexNumber) complexNumber {
+// dropTinyImaginary replaces an imaginary part that is a rounding error by zero, so that it
+// does not choose the side of a branch cut.
+func (c complexes) dropTinyImaginary(a complexNumber) complexNumber {
 	if a.im.Sign() != 0 && a.re.Sign() != 0 && a.im.MantExp(nil) < a.re.MantExp(nil)-int(c.prec)+spare {
 		return c.real(a.re)
 	}
@@ -93,7 +93,7 @@ func (c complexes) exp(a complexNumber) (complexNumber, error) {
 }
 
 func (c complexes) ln(a complexNumber) (complexNumber, error) {
-	a = c.snap(a)
+	a = c.dropTinyImaginary(a)
 	norm := c.norm(a)
 	if norm.Sign() == 0 {
 		return a, errNoValue
@@ -123,7 +123,7 @@ func (c complexes) angle(a complexNumber) *big.Float {
 }
 
 func (c complexes) sqrt(a complexNumber) (complexNumber, error) {
-	a = c.snap(a)
+	a = c.dropTinyImaginary(a)
 	if a.im.Sign() == 0 {
 		root := c.reals.sqrt(c.float().Abs(a.re))
 		if a.re.Sign() < 0 {
@@ -216,7 +216,7 @@ func (c complexes) asin(a complexNumber) (complexNumber, error) {
 
 // atanOf is i/2 (ln(1 - iz) - ln(1 + iz)).
 func (c complexes) atanOf(a complexNumber) (complexNumber, error) {
-	if a = c.snap(a); a.im.Sign() == 0 {
+	if a = c.dropTinyImaginary(a); a.im.Sign() == 0 {
 		return c.real(c.atan(a.re)), nil
 	}
 	one := c.real(c.int(1))

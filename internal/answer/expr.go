@@ -42,7 +42,7 @@ type node struct {
 	num  *big.Rat // of opNum
 	name string   // of opSym; brackets of opTuple
 
-	// What was computed once; a formula belongs to one goroutine.
+	// Cached results; a formula belongs to one goroutine.
 	text   string
 	value  *big.Rat
 	valued bool

@@ -75,7 +75,7 @@ func (e *evaluation) circular(o op, z complexNumber) (complexNumber, error) {
 
 // step rounds a real number that is not so near to an integer that rounding decides.
 func (e *evaluation) step(o op, z complexNumber) (complexNumber, error) {
-	if z = e.snap(z); z.im.Sign() != 0 {
+	if z = e.dropTinyImaginary(z); z.im.Sign() != 0 {
 		return z, errNoValue
 	}
 	whole, _ := z.re.Int(nil)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// errFormula wraps every reason why a text is no formula.
+// errFormula is the error of every text that is no formula.
 var errFormula = errors.New("not a formula")
 
 func noFormula(format string, args ...any) error {
@@ -41,7 +41,7 @@ const (
 	thousandGroup = 3
 )
 
-// isFunction reports whether a word is applied to what follows.
+// isFunction reports whether a word is the name of a function.
 func isFunction(name string) bool {
 	switch name {
 	case "sqrt", "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan",
@@ -51,11 +51,12 @@ func isFunction(name string) bool {
 	return false
 }
 
-// lexer cuts a cleaned text into tokens.
+// lexer splits a cleaned text into tokens.
 type lexer struct {
 	text string
 	at   int
-	// open counts brackets: inside them a comma separates elements and never thousands.
+	// open is the number of open brackets: inside them a comma separates elements and never
+	// thousands.
 	open   int
 	tokens []token
 }
@@ -110,7 +111,7 @@ func (l *lexer) mark(text string) {
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// run returns the end of the bytes from i on for which is holds.
+// run returns the end of the bytes from i on for which is returns true.
 func (l *lexer) run(i int, is func(byte) bool) int {
 	for i < len(l.text) && is(l.text[i]) {
 		i++
@@ -172,7 +173,7 @@ func (l *lexer) number() error {
 		digits += l.text[l.at:end]
 		l.at, whole = end, false
 		if again := l.repeated(); again != "" {
-			return l.endless(digits, places, again)
+			return l.addRepeating(digits, places, again)
 		}
 	} else if base := l.base(); base != "" {
 		return l.ofBase(digits, base)
@@ -189,8 +190,9 @@ func (l *lexer) number() error {
 	return nil
 }
 
-// thousands reports whether a separator and exactly three digits follow: a comma, or a
-// blank behind which no fraction stands. sep is the one that was used before.
+// thousands reports whether a separator and exactly three digits come next: a comma, or a
+// blank if no fraction follows the digits. sep is the separator that was used before, 0 for
+// none.
 func (l *lexer) thousands(sep byte) bool {
 	if l.at >= len(l.text) || sep != 0 && l.text[l.at] != sep {
 		return false
@@ -208,7 +210,7 @@ func (l *lexer) thousands(sep byte) bool {
 	return !strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, `\frac`)
 }
 
-// repeated reads the digits under a bar that follow a decimal point.
+// repeated reads the digits under a bar after a decimal point.
 func (l *lexer) repeated() string {
 	for _, mark := range [...]string{`\overline{`, `\bar{`, `\dot{`} {
 		if !strings.HasPrefix(l.text[l.at:], mark) {
@@ -224,8 +226,8 @@ func (l *lexer) repeated() string {
 	return ""
 }
 
-// endless adds a decimal number whose last digits repeat without end.
-func (l *lexer) endless(digits string, places int, again string) error {
+// addRepeating adds a decimal number whose last digits repeat without end.
+func (l *lexer) addRepeating(digits string, places int, again string) error {
 	if places+len(again) > maxTenPower {
 		return noFormula("more than %d digits", maxTenPower)
 	}
@@ -241,7 +243,7 @@ func (l *lexer) endless(digits string, places int, again string) error {
 	return nil
 }
 
-// base reads the number under a number, its base.
+// base reads the base of a number, its subscript; "" if there is none.
 func (l *lexer) base() string {
 	start := l.at + 1
 	if l.at >= len(l.text) || l.text[l.at] != '_' {
@@ -261,7 +263,7 @@ func (l *lexer) base() string {
 	return l.text[start:end]
 }
 
-// ofBase adds a whole number that is written in another base.
+// ofBase adds a whole number in another base.
 func (l *lexer) ofBase(digits, base string) error {
 	b, err := strconv.Atoi(base)
 	if err != nil || b < 2 || b > 36 {

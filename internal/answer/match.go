@@ -141,8 +141,8 @@ func (m *matcher) values(a, b *node) tri {
 	return m.compute("", a, b, (*comparison).equalOrReal)
 }
 
-// compute compares by values, each pair once. What has terms of a sequence has no values but
-// where a sum is empty, which would say nothing.
+// compute compares by values, each pair once. A formula with terms of a sequence has no
+// values except where a sum is empty, which would decide nothing.
 func (m *matcher) compute(how string, a, b *node, f func(*comparison) tri) tri {
 	if a.hasTerms() || b.hasTerms() {
 		m.computed = true
@@ -175,7 +175,7 @@ type monomial struct {
 func monomials(a, b *node) tri {
 	x := monomial{big.NewRat(1, 1), map[string]int64{}, map[string]int64{}}
 	y := monomial{big.NewRat(1, 1), map[string]int64{}, map[string]int64{}}
-	if !x.take(a, 1) || !y.take(b, 1) || x.factor.Sign() == 0 || y.factor.Sign() == 0 {
+	if !x.multiply(a, 1) || !y.multiply(b, 1) || x.factor.Sign() == 0 || y.factor.Sign() == 0 {
 		return open
 	}
 	switch {
@@ -188,8 +188,9 @@ func monomials(a, b *node) tri {
 	}
 }
 
-// take multiplies n to the power of exponent in; false when n is no product of symbols.
-func (m *monomial) take(n *node, exponent int64) bool {
+// multiply multiplies m by n to the power of exponent. It returns false if n is no product
+// of symbols.
+func (m *monomial) multiply(n *node, exponent int64) bool {
 	if r, ok := n.rat(); ok {
 		r = power(r, big.NewRat(exponent, 1))
 		if r == nil {
@@ -210,7 +211,7 @@ func (m *monomial) take(n *node, exponent int64) bool {
 		return true
 	case opMul:
 		for _, a := range n.args {
-			if !m.take(a, exponent) {
+			if !m.multiply(a, exponent) {
 				return false
 			}
 		}
@@ -220,7 +221,7 @@ func (m *monomial) take(n *node, exponent int64) bool {
 		if !ok || !r.IsInt() || r.Num().BitLen() > 16 || exponent > maxExponent || exponent < -maxExponent {
 			return false
 		}
-		return m.take(n.args[0], exponent*r.Num().Int64())
+		return m.multiply(n.args[0], exponent*r.Num().Int64())
 	default:
 		return false
 	}

@@ -289,7 +289,8 @@ func (p *parser) fraction(num, den *big.Rat) (*node, error) {
 	return &node{op: opNum, num: new(big.Rat).Quo(num, den)}, nil
 }
 
-// startsFactor reports whether what follows is multiplied without a sign.
+// startsFactor reports whether the next token begins a factor that is multiplied without a
+// sign.
 func (p *parser) startsFactor() bool {
 	t := p.peek()
 	switch t.kind {

@@ -110,7 +110,7 @@ func (a *Allowance) Close(said, truth string) bool {
 	if errX != nil || errY != nil {
 		return false
 	}
-	work := a.take()
+	work := a.borrow()
 	defer func() { a.giveBack(work) }()
 	return near(x, y, &work)
 }
@@ -367,7 +367,7 @@ func positive(n *node) bool {
 	if err != nil {
 		return false
 	}
-	z := e.snap(e.float(v))
+	z := e.dropTinyImaginary(e.float(v))
 	return z.im.Sign() == 0 && z.re.Sign() > 0
 }
 

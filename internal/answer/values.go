@@ -159,7 +159,7 @@ func (e *evaluation) power(base complexNumber, exponent value) (complexNumber, e
 	if r := exponent.exact; r != nil && r.Cmp(big.NewRat(1, 2)) == 0 {
 		return e.sqrt(base)
 	} else if r != nil && e.realRoots && r.Denom().Bit(0) == 1 {
-		if z := e.snap(base); z.im.Sign() == 0 && z.re.Sign() < 0 {
+		if z := e.dropTinyImaginary(base); z.im.Sign() == 0 && z.re.Sign() < 0 {
 			out, err := e.pow(e.neg(z), e.float(exponent))
 			if r.Num().Bit(0) == 1 {
 				out = e.neg(out)
@@ -175,7 +175,7 @@ func (e *evaluation) root(x, degree value) (complexNumber, error) {
 	if degree.exact == nil || degree.exact.Sign() == 0 {
 		return complexNumber{}, errNoValue
 	}
-	z := e.snap(e.float(x))
+	z := e.dropTinyImaginary(e.float(x))
 	inverse := exactly(new(big.Rat).Inv(degree.exact))
 	odd := degree.exact.IsInt() && degree.exact.Num().Bit(0) == 1
 	if odd && z.im.Sign() == 0 && z.re.Sign() < 0 {

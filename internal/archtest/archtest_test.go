@@ -121,10 +121,15 @@ func check(edges []edge, found []string, rows []row, homes []home) []string {
 		}
 		used[r.pattern] = true
 	}
+	listed := map[string]bool{}
 	for _, r := range rows {
-		if !used[r.pattern] && !r.planned {
+		if !used[r.pattern] {
 			problems = append(problems, fmt.Sprintf("row %q of internal/archtest/table_test.go matches no package: remove it", r.pattern))
 		}
+		if listed[r.pattern] {
+			problems = append(problems, fmt.Sprintf("row %q stands twice in internal/archtest/table_test.go", r.pattern))
+		}
+		listed[r.pattern] = true
 	}
 	for _, e := range edges {
 		if problem := e.violation(rows, homes); problem != "" {

@@ -46,6 +46,11 @@ func TestCheckCatches(t *testing.T) {
 		{"an instrument in a test of the command", edge{pkg: "cmd/temper", path: "temper/tools/bench/chaos", inTest: true}, "links no instrument"},
 		{"built programs outside tests", edge{pkg: "cmd/temper", path: "temper/internal/proc/testbin"}, "only nobody"},
 		{"doubles outside tests", edge{pkg: "workers", path: "temper/internal/run/runtest"}, "only nobody"},
+		{"the client of runs with Temporal", edge{pkg: "internal/service/runclient", path: "go.temporal.io/sdk/client"}, ""},
+		{"the service with Temporal", edge{pkg: "internal/service", path: "go.temporal.io/sdk/client"}, "can run without Temporal"},
+		{"a model with a device", edge{pkg: "trainer/model", path: "temper/trainer/device"}, "described without a device"},
+		{"a model with its weights", edge{pkg: "trainer/model", path: "temper/trainer/weights/tensor"}, ""},
+		{"rules with the store", edge{pkg: "internal/rules", path: "temper/internal/blob"}, "functions of figures"},
 		{"a draw without a seed", edge{pkg: "internal/env", path: "math/rand"}, "rl.Seed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -58,11 +63,12 @@ func TestCheckCatches(t *testing.T) {
 }
 
 func TestCheckKeepsTheTableComplete(t *testing.T) {
-	rows := []row{{pattern: "a"}, {pattern: "b/..."}, {pattern: "gone"}, {pattern: "soon", planned: true}}
+	rows := []row{{pattern: "a"}, {pattern: "b/..."}, {pattern: "gone"}, {pattern: "a"}}
 	got := check(nil, []string{"a", "b/c", "new"}, rows, nil)
 	want := []string{
 		"new has no row in internal/archtest/table_test.go: add one with its layer",
 		`row "gone" of internal/archtest/table_test.go matches no package: remove it`,
+		`row "a" stands twice in internal/archtest/table_test.go`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("problems %q, want %q", got, want)

@@ -148,7 +148,7 @@ func PutBytes(ctx context.Context, s Store, key string, data []byte, cond Condit
 	return s.Put(ctx, key, bytes.NewReader(data), cond)
 }
 
-// ReadKey returns all bytes under key. What got damaged on the way is read once more.
+// ReadKey returns all bytes under key. It reads once more if they were damaged on the way.
 func ReadKey(ctx context.Context, s Store, key string) ([]byte, error) {
 	data, err := readOnce(ctx, s, key)
 	if errors.Is(err, ErrCorrupt) {
@@ -169,9 +169,9 @@ func readOnce(ctx context.Context, s Store, key string) ([]byte, error) {
 // readInParallel is the size from which ReadRef reads several ranges at once.
 const readInParallel = 32 << 20
 
-// ReadRef returns the bytes a Ref points to and checks them against it. What does
-// not match is read once more: it may have been damaged on the way.
-// Errors: ErrNotExist and ErrCorrupt, each in a RefError.
+// ReadRef returns the bytes a Ref points to and checks them against it. On a mismatch it
+// reads once more: the bytes may have been damaged on the way. Errors: ErrNotExist and
+// ErrCorrupt, each in a RefError.
 func ReadRef(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 	data, err := readChecked(ctx, s, ref)
 	if errors.Is(err, ErrCorrupt) {

@@ -43,8 +43,8 @@ func IsDamage(err error) bool { return errors.Is(err, ErrCorrupt) || errors.Is(e
 // maxSwapped bounds the blobs that Restore replaces by comparing; weights are larger.
 const maxSwapped = 1 << 20
 
-// Restore stores data under a key where something else is or nothing. Errors:
-// ErrConflict when somebody else has changed the key meanwhile.
+// Restore stores data under a key that is missing or holds something else. Errors:
+// ErrConflict when another process has changed the key meanwhile.
 func Restore(ctx context.Context, s Store, key string, data []byte) error {
 	want := RefOf(key, data)
 	there, err := ReadKey(ctx, s, key)

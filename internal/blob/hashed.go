@@ -8,10 +8,9 @@ import (
 
 // HashedPutter is what a Store offers where it need not hash what was hashed before.
 type HashedPutter interface {
-	// PutHashed is Put with Always of the bytes that want pins, whose SHA-256 the
-	// store takes over unseen. It counts the bytes: another number is ErrCorrupt and
-	// leaves the key as it was. A wrong hash is found by whoever reads with want, as
-	// ReadRef does.
+	// PutHashed is Put with Always of the bytes that want pins; the store takes over their
+	// SHA-256 without computing it. It counts the bytes: another number is ErrCorrupt and
+	// leaves the key as it was. A read with want finds a wrong hash, as ReadRef does.
 	PutHashed(ctx context.Context, want Ref, r io.Reader) error
 }
 

@@ -10,10 +10,10 @@ import (
 // probeFolder is where Probe works.
 const probeFolder = "probe/"
 
-// Probe uses all that this service needs of a store on a key of its own, so that
-// a missing bucket, refused credentials, a full disk or a server that ignores
-// conditions is known before work depends on it. The key is gone afterwards.
-// Errors: those of the store; ErrMisconfigured when it breaks a promise.
+// Probe tries every operation that this service needs of a store, on a new key, so that a
+// missing bucket, refused credentials, a full disk or a server that ignores conditions is
+// known before work depends on it. Probe deletes the key afterwards. Errors: the errors of
+// the store; ErrMisconfigured when it breaks a promise.
 func Probe(ctx context.Context, s Store) (err error) {
 	key := probeFolder + rand.Text()
 	first, err := PutBytes(ctx, s, key, []byte("first"), IfAbsent)

@@ -44,7 +44,7 @@ func boxAnswers(text string) string {
 // ownTools returns the tools that a dialogue brings along, nil for none.
 func (d Dialogue) ownTools() (*Toolset, error) {
 	if d.Tools == nil {
-		return nil, nil //nolint:nilnil // having no tools of its own is no error
+		return nil, nil //nolint:nilnil // a dialogue without tools is no error
 	}
 	schemas, err := schemaList(d.Tools)
 	if err != nil {

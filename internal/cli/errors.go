@@ -16,7 +16,7 @@ const (
 	ExitInterrupted = 130
 )
 
-// ErrInterrupted ends a wait for a run that goes on.
+// ErrInterrupted ends a wait for a run that continues.
 var ErrInterrupted = errors.New("interrupted")
 
 // usageError marks a mistake of the user.

@@ -11,7 +11,7 @@ import (
 	"temper/workflows"
 )
 
-// runsInterval is how often the screen asks for the runs that are going on.
+// runsInterval is how often the screen asks for the open runs.
 const runsInterval = 2 * time.Second
 
 // ShowRuns begins to keep a line in the block for every run that list names. The

@@ -152,7 +152,8 @@ func (s *Screen) show(lines string) {
 	_, _ = io.WriteString(s.out, b.String()) // a terminal that is gone takes the process with it
 }
 
-// layout is the block for a terminal of the given size. What does not fit is named.
+// layout returns the block for a terminal of the given size. It names the runs that do not
+// fit.
 func (s *Screen) layout(width, height int) []string {
 	states := s.snapshot()
 	name := len("service")
@@ -231,8 +232,8 @@ func equal(a, b []string) bool {
 	return len(a) == len(b) && strings.Join(a, "\n") == strings.Join(b, "\n")
 }
 
-// changes is one line for every service whose state changed. What every start
-// and every stop goes through is left out.
+// changes returns one line for every service whose state changed. It leaves out the states
+// that every start and every stop passes through.
 func (s *Screen) changes() string {
 	var b strings.Builder
 	for _, c := range s.snapshot() {

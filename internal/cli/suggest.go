@@ -14,7 +14,7 @@ import (
 // maxEdits is how many letters a mistyped name may differ from what was meant.
 const maxEdits = 2
 
-// unknownCommand names the commands of a group that somebody may have meant.
+// unknownCommand returns the error of an unknown command, which suggests similar names.
 func unknownCommand(group *cobra.Command, name string) error {
 	var names []string
 	for _, c := range group.Commands() {

@@ -54,7 +54,7 @@ func (a Amendment) Order() string {
 // Amendable says why a key cannot be amended; nil means that it can be. The tags
 // "amend" of the fields along the key decide:
 //
-//	yes        this key, and every key below it that has no tag of its own
+//	yes        this key, and every key below it that has no tag
 //	some: WHY  not this key; keys below it have a tag that says yes
 //	no: WHY    neither this key nor any key below it
 //

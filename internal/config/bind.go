@@ -88,8 +88,8 @@ func (b *binder) bindStruct(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// mappingEntries returns the entries of a mapping, which has a form of its own when
-// it has one entry.
+// mappingEntries returns the entries of a mapping. The parser represents a mapping of one
+// entry by another type of node.
 func mappingEntries(n ast.Node) []*ast.MappingValueNode {
 	switch m := n.(type) {
 	case *ast.MappingNode:

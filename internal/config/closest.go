@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// maxWord bounds the words that are compared: nobody mistypes a longer one by a letter.
+// maxWord bounds the length of words that are compared: longer ones are no typing errors.
 const maxWord = 64
 
 // Closest is the known word that a wrong one was probably meant to be, "" for none.

@@ -17,7 +17,7 @@ import (
 	"temper/internal/tool/builtin"
 )
 
-// What is known of a key stands in the tags of its field:
+// The tags of a field hold all facts about its key:
 //
 //	yaml, json  the name of the key
 //	range       the values of a number, for example "1..64", "1.." or "0|2.."

@@ -39,7 +39,8 @@ const (
 	EstimatorK3Ratio = "k3_ratio"
 )
 
-// What becomes of trajectories that hit the limit of response tokens.
+// Values of loss.overlong: the treatment of trajectories that hit the limit of response
+// tokens.
 const (
 	OverlongKeep = "keep"
 	OverlongMask = "mask"
@@ -68,9 +69,9 @@ type Loss struct {
 	// sequences (GRPO, arXiv 2402.03300, equation 3), and constant over the sums of the
 	// sequences, each divided by constant_tokens (Dr. GRPO, arXiv 2503.20783, section 3.2).
 	// group_token_mean is over the means of the groups, each over all loss tokens of a
-	// problem's kept trajectories (rStar2-Agent, arXiv 2508.20722, section 2.2): a group of
-	// long trajectories then weighs no more than one of short ones. With several minibatches
-	// a step it is over the part of a group that is in the minibatch.
+	// problem's kept trajectories (rStar2-Agent, arXiv 2508.20722, section 2.2): groups of
+	// long and of short trajectories then weigh the same. With several minibatches a step
+	// it is over the part of a group that is in the minibatch.
 	Aggregation string `yaml:"aggregation,omitempty" json:"aggregation,omitempty" enum:"token_mean|sequence_mean|constant|group_token_mean" empty:"token_mean" amend:"yes"`
 	// ConstantTokens divides the sum of each sequence with aggregation constant, and only
 	// there. It is the largest number of response tokens.

@@ -35,7 +35,7 @@ type Process struct {
 	Webhook Secret `env:"TEMPER_WATCH_WEBHOOK"`
 }
 
-// DefaultUI is where the web UI of `temper up` is unless somebody says otherwise.
+// DefaultUI is the default address of the web UI of `temper up`.
 const DefaultUI = "127.0.0.1:8233"
 
 // Secret is a text that no log, error or stored document shows. Its own type

@@ -9,7 +9,8 @@ import (
 // pythonEnding marks the name of a Python file.
 const pythonEnding = ".py"
 
-// What becomes of a trajectory that the reward function fails for; see Reward.OnError.
+// Values of Reward.OnError: the treatment of a trajectory for which the reward function
+// fails.
 const (
 	RewardStop    = "stop"
 	RewardExclude = "exclude"
@@ -31,10 +32,10 @@ type Reward struct {
 	OnError string `yaml:"on_error,omitempty" json:"on_error,omitempty" enum:"stop|exclude" empty:"stop" amend:"yes"`
 }
 
-// Own reports whether the rewards are those of a function.
+// Own reports whether a reward function of the user gives the rewards.
 func (r Reward) Own() bool { return r.Path != "" }
 
-// defaultRewardTimeout is that of a call of a reward function.
+// defaultRewardTimeout bounds one call of a reward function.
 const defaultRewardTimeout = 10 * time.Second
 
 // Limit is the time of a call.

@@ -113,10 +113,10 @@ type Model struct {
 
 // Trainer is how updates and samples are computed, where that decides bits.
 type Trainer struct {
-	// Kernels are those of the CPU backend, for training and sampling. native ones are the
-	// fastest that the CPU has; their last bits differ between kinds of CPUs. portable ones
-	// are those for AVX2: they give the same bits on every amd64 CPU with AVX2 and FMA. On a
-	// CPU with AVX-512 they take more processor time.
+	// Kernels selects the kernels of the CPU backend, for training and sampling. native
+	// selects the fastest that the CPU has; their last bits differ between kinds of CPUs.
+	// portable selects the kernels for AVX2: they give the same bits on every amd64 CPU
+	// with AVX2 and FMA. On a CPU with AVX-512 they take more processor time.
 	Kernels string `yaml:"kernels,omitempty" json:"kernels,omitempty" enum:"native|portable" empty:"native"`
 	// LoRA trains small matrices beside the weights of model.path or model.run, which stay
 	// as they are.
@@ -184,11 +184,12 @@ type RL struct {
 	// rl.loss.correction or rl.loss.old_logprobs rollout, since the policy that learns is
 	// another one.
 	Window int `yaml:"window,omitempty" json:"window,omitempty" range:"0..8" unit:"steps" amend:"no: which policy sampled the steps under way depends on it"`
-	// PartialRolloutTokens cuts a trajectory after each so many response tokens; the next
-	// newer policy goes on with it, and the last one, that of the step before, to its end.
-	// So a long trajectory has spans of up to rl.window + 1 policy versions, and its tail is
-	// the freshest. Which version samples a token follows from the step and from the
-	// token's place in the response. 0 samples a trajectory whole. It needs rl.window.
+	// PartialRolloutTokens cuts a trajectory after each so many response tokens. The next
+	// newer policy continues it, and the last one, the policy of the step before, continues
+	// it to its end. So a long trajectory has spans of up to rl.window + 1 policy versions,
+	// and its tail is the freshest. The step and the token's place in the response
+	// determine the version that samples a token. 0 samples a trajectory whole. It needs
+	// rl.window.
 	PartialRolloutTokens int `yaml:"partial_rollout_tokens,omitempty" json:"partial_rollout_tokens,omitempty" range:"0..1048576" unit:"tokens" amend:"no: which policy samples the tokens of the steps under way depends on it"`
 	// NumMinibatches is the number of optimizer updates in a step.
 	NumMinibatches int `yaml:"num_minibatches" json:"num_minibatches" range:"1..1024" unit:"updates" amend:"yes"`
@@ -279,7 +280,7 @@ type Stage struct {
 	Until Until `yaml:"until" json:"until"`
 	// Filter removes problems before the stage starts.
 	Filter Filter `yaml:"filter" json:"filter"`
-	// Bands passes over problems that are too easy or too hard by now.
+	// Bands passes over problems that have become too easy or too hard.
 	Bands Bands `yaml:"bands,omitempty" json:"bands,omitzero"`
 	// Temperature stands in place of rollout.temperature in this stage; 0 leaves that.
 	Temperature float64 `yaml:"temperature,omitempty" json:"temperature,omitempty" range:"0|0.01..10" amend:"yes"`
@@ -291,7 +292,7 @@ type Stage struct {
 	// GroupSize stands in place of rl.group_size in this stage; 0 leaves that.
 	GroupSize int `yaml:"group_size,omitempty" json:"group_size,omitempty" range:"0|2..4096" unit:"trajectories" amend:"yes"`
 	// ResetOptimizer sets both reset_moments and reset_schedule. A stage that resets
-	// nothing goes on with the optimizer of the stage before; the first stage always
+	// nothing continues with the optimizer of the stage before; the first stage always
 	// starts with a fresh one.
 	ResetOptimizer bool `yaml:"reset_optimizer" json:"reset_optimizer"`
 	// ResetMoments sets the moments of the optimizer to zero at the start of the stage,
@@ -314,7 +315,7 @@ type Eval struct {
 	// model.max_context, which bounds what is trained on. Engines make room for it. 0 means
 	// model.max_context.
 	MaxContext int `yaml:"max_context,omitempty" json:"max_context,omitempty" range:"0|16..1048576" unit:"tokens" amend:"no: the engines of the run have this size"`
-	// Sets are further problems, each with settings of its own.
+	// Sets are further problems, each with its own settings.
 	Sets []EvalSet `yaml:"sets,omitempty" json:"sets,omitempty" amend:"no: the problems are set aside, and the run has planned its evaluations"`
 }
 

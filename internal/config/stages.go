@@ -94,9 +94,9 @@ func (f Filter) Keeps(rate float64) bool {
 	return rate <= f.MaxPassRate
 }
 
-// Bands passes over problems while the policy finds them too easy or too hard. The rate
-// of a problem is that of its newest group in the stage. A problem without one is in
-// the band.
+// Bands passes over problems while the policy finds them too easy or too hard. The pass
+// rate of a problem is the rate in its newest group of the stage. A problem without a rate
+// is in the band.
 type Bands struct {
 	// MinPassRate is the lower end: problems that a smaller share of the group solved rest.
 	MinPassRate float64 `yaml:"min_pass_rate,omitempty" json:"min_pass_rate,omitempty" range:"0..1"`
@@ -123,8 +123,8 @@ type Refill struct {
 	Rounds int `yaml:"rounds,omitempty" json:"rounds,omitempty" range:"0..64" unit:"rounds"`
 }
 
-// EvalSet is a set of problems that is evaluated at settings of its own: after SFT,
-// every so many steps, at the end of each stage and at the end of the run.
+// EvalSet is a set of problems that is evaluated with its own settings: after SFT, every so
+// many steps, at the end of each stage and at the end of the run.
 type EvalSet struct {
 	// Name is the name of the set, unique in the run.
 	Name string `yaml:"name" json:"name" form:"name" required:"yes"`
@@ -170,7 +170,7 @@ type SFTGate struct {
 // On reports whether the gate looks at anything.
 func (g SFTGate) On() bool { return g != SFTGate{} }
 
-// What a collapse does.
+// Values of the action on a collapse.
 const (
 	CollapsePause = "pause"
 	CollapseEnd   = "end_stage"

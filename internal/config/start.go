@@ -34,8 +34,8 @@ func (m *Model) dimensions() []dimension {
 	return out
 }
 
-// forgetDefaults zeroes the dimensions that nobody stated when a checkpoint brings
-// its own, so that those that were stated can be refused.
+// forgetDefaults zeroes the dimensions that the configuration does not state when a
+// checkpoint brings its own, so that stated ones can be refused.
 func (m *Model) forgetDefaults(stated func(path string) bool) {
 	if !m.Starts() {
 		return

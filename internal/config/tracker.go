@@ -1,11 +1,12 @@
 package config
 
-// Tracker is what a run stores besides its series, for people and for other programs. It
-// changes nothing that a step computes, and is no part of what runs are compared by.
+// Tracker selects further outputs of a run besides its series, for people and for other
+// programs. It changes nothing that a step computes, and is no part of what runs are
+// compared by.
 type Tracker struct {
 	// TensorBoard writes an event file of TensorBoard with the series of each step, below
-	// tensorboard/ in the folder of the run. A TensorBoard that looks at a store of files
-	// sees the run go on.
+	// tensorboard/ in the folder of the run. A TensorBoard that watches a store of files
+	// shows new steps as they come.
 	TensorBoard bool `yaml:"tensorboard,omitempty" json:"tensorboard,omitempty"`
 	// ToolOutputs keeps the whole output of each call of a tool, beside the text that the
 	// policy saw, which max_tool_response_chars cuts. It goes with the trajectories of its step.

@@ -77,8 +77,8 @@ func (r Run) problems() Problems {
 	return c.out
 }
 
-// idle names the keys that nobody reads: the dimensions of a model that starts from
-// a checkpoint, and the number of lines to generate beside a file.
+// idle reports whether no code reads a key: the dimensions of a model that starts from a
+// checkpoint, and the number of lines to generate beside a file.
 func (r Run) idle(path string) bool {
 	if r.Model.Starts() && strings.HasPrefix(path, "model.") {
 		key := strings.TrimPrefix(path, "model.")

@@ -5,8 +5,8 @@ package config
 // and goes to the webhook of the process (TEMPER_WATCH_WEBHOOK) when there is one.
 // No rule changes what a step computes, and 0 switches a rule off.
 type Watch struct {
-	// Pause holds the run before its next step when a rule is broken, until somebody
-	// resumes or restarts it. A step that does not end (stalled_steps) and failures of the
+	// Pause holds the run before its next step when a rule is broken, until a user resumes
+	// or restarts it. A step that does not end (stalled_steps) and failures of the
 	// infrastructure (infra_errors) never pause a run.
 	Pause bool `yaml:"pause" json:"pause"`
 	// Steps is the number of steps in a row for which tool_errors, clip_ratio, entropy_min

@@ -12,8 +12,8 @@ import (
 // maxReported bounds the bad lines that one error lists.
 const maxReported = 20
 
-// readLines decodes each non-empty line strictly and checks it. The error has a
-// line of its own for each bad line, up to a bound.
+// readLines decodes each non-empty line strictly and checks it. The error has one line for
+// each bad line, up to a bound.
 func readLines[T any](r io.Reader, name string, check func(line int, v *T) error) ([]T, error) {
 	lines, err := rows.NewLines(r)
 	if err != nil {

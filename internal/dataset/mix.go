@@ -28,9 +28,9 @@ const maxMix = 1 << 31
 
 // Mix returns the rows of a mix in their order, which is drawn from the seed. With epochs
 // each part gives epochs times its rows, rounded to whole rows. With weights the parts
-// share num rows; num 0 stands for as many as the parts have. A part whose share is larger
-// than it is comes again, each pass in an order of its own; none comes n+1 times before all
-// have come n times.
+// share num rows; num 0 stands for as many as the parts have. A part with fewer rows than
+// its share is repeated, each pass in a new order; no row comes n+1 times before all have
+// come n times.
 func Mix(parts []Part, num int, seed uint64) ([]Pick, error) {
 	shares, err := mixShares(parts, num)
 	if err != nil {

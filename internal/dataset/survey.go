@@ -11,7 +11,7 @@ import (
 	"temper/internal/rl"
 )
 
-// SurveyOptions are what rows are held against.
+// SurveyOptions are the limits and formats that rows are checked against.
 type SurveyOptions struct {
 	// Format renders prompts and dialogues; nil where they are not rendered.
 	Format *chat.Format
@@ -72,7 +72,7 @@ func (s *Survey) Wrong() int {
 	return n
 }
 
-// SurveyFiles reads files of problems or dialogues. The error is that of a file that
+// SurveyFiles reads files of problems or dialogues. It returns the error of a file that
 // cannot be read at all.
 func SurveyFiles(paths []string, opts SurveyOptions) (*Survey, error) {
 	s := &Survey{Findings: map[string]Finding{}, opts: opts, seen: map[Key]string{}, ids: map[string]string{}}

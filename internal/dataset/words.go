@@ -84,11 +84,11 @@ func trimmedEnd(text []byte) int {
 	return n
 }
 
-// ellipsis tells a number that goes on from one that ends.
+// ellipsis is not trimmed: 0.33... and 0.33 are different numbers.
 var ellipsis = []byte("...")
 
-// composed is a text by NFKC, without signs that nobody sees, and with raised and lowered
-// digits as in LaTeX: NFKC alone makes 102 of ten squared.
+// composed returns a text in NFKC, without invisible characters, and with raised and
+// lowered digits as in LaTeX: NFKC alone makes 102 of ten squared.
 func composed(text string) string {
 	if ascii(text) {
 		return text

@@ -20,7 +20,7 @@ import (
 	"temper/sandbox/status"
 )
 
-// Split is what problems are for.
+// Split is the purpose of problems.
 type Split string
 
 // The two splits of each environment.

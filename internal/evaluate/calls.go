@@ -29,8 +29,8 @@ type callKey struct {
 	Calls []map[string]map[string][]any `json:"calls"`
 }
 
-// said is a call of a response.
-type said struct {
+// responseCall is a call of a response.
+type responseCall struct {
 	Name      string         `json:"name"`
 	Arguments map[string]any `json:"arguments"`
 }
@@ -75,9 +75,9 @@ func judgeCalls(key, response string) (reward.Verdict, error) {
 		return reward.Verdict{}, err
 	}
 	out := reward.Verdict{Method: methodCalls}
-	var calls []said
+	var calls []responseCall
 	for _, m := range callTag.FindAllStringSubmatch(response, -1) {
-		var c said
+		var c responseCall
 		if err := json.Unmarshal([]byte(m[1]), &c); err != nil || c.Name == "" {
 			out.Extracted, out.Reason = strings.TrimSpace(m[1]), "a call is no JSON object of name and arguments"
 			return out, nil
@@ -106,7 +106,7 @@ func judgeCalls(key, response string) (reward.Verdict, error) {
 }
 
 // paired reports whether the calls can be given to the wanted ones, each to another.
-func paired(want []map[string]map[string][]any, calls []said) bool {
+func paired(want []map[string]map[string][]any, calls []responseCall) bool {
 	owner := make([]int, len(calls)) // of which wanted call, -1 of none
 	for i := range owner {
 		owner[i] = -1
@@ -134,7 +134,7 @@ func paired(want []map[string]map[string][]any, calls []said) bool {
 }
 
 // firstDifference explains the first wanted call that no call meets.
-func firstDifference(want []map[string]map[string][]any, calls []said) string {
+func firstDifference(want []map[string]map[string][]any, calls []responseCall) string {
 	for i, w := range want {
 		difference := ""
 		for _, c := range calls {
@@ -150,7 +150,7 @@ func firstDifference(want []map[string]map[string][]any, calls []said) string {
 }
 
 // matches says how a call differs from a wanted one; "" when it does not.
-func matches(want map[string]map[string][]any, c said) string {
+func matches(want map[string]map[string][]any, c responseCall) string {
 	arguments, ok := want[c.Name]
 	if !ok {
 		return fmt.Sprintf("the function %s", c.Name)
@@ -231,9 +231,9 @@ var ignored = strings.NewReplacer(" ", "", ",", "", ".", "", "/", "", "-", "", "
 
 func plainText(s string) string { return ignored.Replace(strings.ToLower(s)) }
 
-// spoken is what a turn says, with its calls as text, so that stored samples can be judged
-// again.
-func spoken(t chatclient.Turn) string {
+// turnText returns the text of a turn, with its calls as text, so that stored samples can
+// be judged again.
+func turnText(t chatclient.Turn) string {
 	var parts []string
 	if t.Content != "" {
 		parts = append(parts, t.Content)

@@ -198,7 +198,7 @@ func (e *evaluation) sampleMissing(ctx context.Context) error {
 	for _, s := range e.Sets {
 		all += s.Rollouts * len(s.Problems)
 	}
-	e.tell(all-len(jobs), all)
+	e.reportProgress(all-len(jobs), all)
 	// A sample that fails ends the evaluation, but not those that are under way.
 	feeding, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -215,7 +215,7 @@ func (e *evaluation) sampleMissing(ctx context.Context) error {
 				}
 				mu.Lock()
 				done++
-				e.tell(done, all)
+				e.reportProgress(done, all)
 				mu.Unlock()
 			}
 		})
@@ -236,7 +236,7 @@ feed:
 	return nil
 }
 
-func (e *evaluation) tell(done, all int) {
+func (e *evaluation) reportProgress(done, all int) {
 	if e.Progress != nil {
 		e.Progress(done, all)
 	}
@@ -291,9 +291,9 @@ type outage struct {
 	pause  time.Duration // before the next attempt
 }
 
-// lasts adds an attempt that failed, and the pause after it. What counts is the time after
-// the first failure in which nothing was said: an answer may take longer than the patience,
-// and break off more than once. The pauses bound the attempts.
+// lasts adds an attempt that failed, and the pause after it. It counts the silent time
+// after the first failure: an answer may take longer than the patience, and break off more
+// than once. The pauses bound the attempts.
 func (o *outage) lasts(err error, said bool, took time.Duration) time.Duration {
 	var silence *chatclient.SilenceError
 	switch {
@@ -403,7 +403,7 @@ func (b *budget) Turn(ctx context.Context, messages []chatclient.Message, emit f
 		b.prompt = turn.Usage.Prompt
 	}
 	b.said += turn.Usage.Completion
-	// What a turn thinks may leave the history, but it was sampled.
+	// The thoughts of a turn may leave the history, but they were sampled.
 	b.used = max(turn.Usage.Prompt+turn.Usage.Completion-b.prompt, b.said)
 	return turn, err
 }
@@ -418,7 +418,7 @@ func (e *evaluation) sampleOf(j job, a chatclient.Answer) (Sample, error) {
 	for _, t := range a.Turns {
 		text := t.Content
 		if j.set.Mode == Calls {
-			text = spoken(t)
+			text = turnText(t)
 			s.Calls += len(t.Calls)
 		}
 		if text != "" {
@@ -434,7 +434,7 @@ func (e *evaluation) sampleOf(j job, a chatclient.Answer) (Sample, error) {
 	return s.judged(j.set, j.problem)
 }
 
-// judged is a sample with its verdict. What was cut has no answer.
+// judged returns the sample with its verdict. A sample that was cut has no answer.
 func (s Sample) judged(set *Set, p *rl.Problem) (Sample, error) {
 	s.Correct, s.Extracted, s.Reason = false, "", "the answer did not end by itself: "+s.Finish
 	if s.Finish != chatclient.FinishStop {

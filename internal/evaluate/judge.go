@@ -22,8 +22,9 @@ type Judge struct {
 	MaxBad int    // lines that are tolerated although they cannot be judged
 }
 
-// Lines reads {"gold", "response"} and writes a verdict for each, line by line. A line that cannot be read is named on errs and gets a
-// line of its own, so that the output has one for each; more than maxBad of them end it.
+// Lines reads {"gold", "response"} lines and writes one verdict per line. It reports an
+// unreadable line on errs and writes a line for it too, so that the output has as many
+// lines as the input; more than maxBad of them end it.
 func (j Judge) Lines(in io.Reader, w, errs io.Writer) error {
 	lines, err := rows.NewLines(in)
 	if err != nil {

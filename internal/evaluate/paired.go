@@ -79,7 +79,7 @@ func signFlips(ds []float64) float64 {
 	if len(ds) <= exactFlips {
 		hits := 0
 		for signs := range uint64(1) << len(ds) {
-			if math.Abs(flipped(ds, signs)) >= far {
+			if math.Abs(sumWithSigns(ds, signs)) >= far {
 				hits++
 			}
 		}
@@ -90,7 +90,7 @@ func signFlips(ds []float64) float64 {
 	for range drawnFlips {
 		s := 0.0
 		for at := 0; at < len(ds); at += 64 {
-			s += flipped(ds[at:min(at+64, len(ds))], rng.Uint64())
+			s += sumWithSigns(ds[at:min(at+64, len(ds))], rng.Uint64())
 		}
 		if math.Abs(s) >= far {
 			hits++
@@ -99,8 +99,8 @@ func signFlips(ds []float64) float64 {
 	return float64(hits) / (drawnFlips + 1)
 }
 
-// flipped is the sum of up to 64 differences, of which those with a bit have the other sign.
-func flipped(ds []float64, signs uint64) float64 {
+// sumWithSigns sums up to 64 differences, and negates those whose bit in signs is set.
+func sumWithSigns(ds []float64, signs uint64) float64 {
 	s := 0.0
 	for i, d := range ds {
 		if signs>>i&1 == 1 {

@@ -74,7 +74,8 @@ var comparedSeries = [...]string{
 	series.GroupsDropped, series.StepSeconds, series.OtherSeconds,
 }
 
-// CSV writes the series of all runs, one line a step. What a step does not have is empty.
+// CSV writes the series of all runs, one line a step. A value that a step does not have is
+// empty.
 func CSV(w io.Writer, runs []Compared) error {
 	out := csv.NewWriter(w)
 	if err := out.Write(append([]string{"run", "settings", "stage", "step"}, comparedSeries[:]...)); err != nil {

@@ -27,8 +27,8 @@ var frameSeries = []struct{ name, label string }{
 	{series.GradNorm, "grad norm"}, {series.Throughput, "tok/s"}, {series.StepSeconds, "seconds"},
 }
 
-// Lines are the lines of the picture, height at most and none wider than width. What others
-// wrote does nothing to the terminal.
+// Lines returns the lines of the picture, height at most and none wider than width. Control
+// characters in text of others do not reach the terminal.
 func (f Frame) Lines(width, height int) []string {
 	e := f.Entry
 	out := []string{fmt.Sprintf("%s  %s  step %d/%d  %s", e.RunID, e.State, e.Step, e.NumSteps, e.Stage)}

@@ -24,8 +24,8 @@ import (
 
 // MLflow is a server of MLflow, by its REST API 2.0.
 type MLflow struct {
-	// Address is that of the server, Experiment the name of the experiment, which is made
-	// where it is not there.
+	// Address is the address of the server. Experiment is the name of the experiment, which
+	// is created if it is missing.
 	Address, Experiment string
 	// Token is sent as a bearer token; empty for none.
 	Token  string
@@ -38,7 +38,7 @@ const (
 	tagStep = "temper.last_step"
 )
 
-// What MLflow takes: numbers and parameters at once, and bytes of a parameter.
+// Limits of MLflow: numbers and parameters in one request, and bytes of a parameter.
 const (
 	mlflowBatch  = 1000
 	mlflowParams = 100
@@ -48,9 +48,9 @@ const (
 // mlflowName makes names of keys: MLflow takes no brackets.
 var mlflowName = strings.NewReplacer("[", ".", "]", "")
 
-// Export sends the series of a run and returns the id of MLflow's run and how many steps
-// were new. A run that is there goes on behind the last step that it was sent. Numbers that
-// are not finite are left out: MLflow takes them as text in no version.
+// Export sends the series of a run and returns the id of MLflow's run and the number of new
+// steps. For an existing run it sends the steps after the last one sent. It leaves out
+// numbers that are not finite: no version of MLflow takes them as text.
 func (m *MLflow) Export(ctx context.Context, r *history.Run) (id string, sent int, err error) {
 	summary, ended, err := r.Summary(ctx) // first: a run that ends meanwhile has steps that are not sent yet
 	if err != nil {

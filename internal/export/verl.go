@@ -74,7 +74,7 @@ func rollouts(ctx context.Context, r *history.Run, first, last int) iter.Seq2[Ro
 	}
 }
 
-// errStop says that nobody wants more.
+// errStop tells a writer that the reader has stopped.
 var errStop = io.ErrClosedPipe
 
 // exportStep yields the trajectories of a step. keys are the problems of the stages read.

@@ -12,10 +12,9 @@ func (c RoC) Weight(toolErrorRate, formatPenalty float64) float64 {
 	return 1 / (toolErrorRate + formatPenalty + c.Smoothing)
 }
 
-// Penalties returns the two numbers by which Resample-on-Correct ranks correct
-// trajectories (arXiv 2508.20722, section 2.2.3): p_err, the share of tool calls that are
-// errors, and p_format, which is above 0 without exactly one answer. What is an error and
-// what is a turn depends on the mode.
+// Penalties returns the two numbers by which Resample-on-Correct ranks correct trajectories
+// (arXiv 2508.20722, section 2.2.3): p_err, the share of tool calls that are errors, and
+// p_format, which is above 0 without exactly one answer. The mode defines errors and turns.
 func (c RoC) Penalties(t *rl.Trajectory) (toolErrorRate, formatPenalty float64) {
 	if c.Mode == ModeReleased {
 		return AsReleased(t).Penalties()

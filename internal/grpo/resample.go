@@ -33,7 +33,7 @@ type RoC struct {
 	// released code does. With released a call fails when its result has the word "error",
 	// the first turn is none in p_format, and groups below group_size are dropped. A call
 	// beyond rollout.max_calls_per_turn is an error with paper, and does not exist with
-	// released. Decision 46 lists what released does otherwise than the release still.
+	// released. docs/decisions/0023-resample-on-correct.md lists what released does otherwise than the release still.
 	Mode string `yaml:"mode" json:"mode" enum:"paper|released"`
 	// Smoothing is the s in 1/(p+s), the weight of a trajectory with penalty p. The paper
 	// states none.

@@ -80,9 +80,9 @@ func anyEntry(ctx context.Context, store blob.Store, id string) (*run.CatalogEnt
 	return e, err
 }
 
-// Index writes the catalog anew from the folders of the runs, removes the entries of
-// runs that are gone, leaves those of runs that were refused, and returns how many entries there are. A run that goes on
-// meanwhile corrects its entry with its next step.
+// Index writes the catalog anew from the folders of the runs and returns the number of
+// entries. It removes the entries of runs that are gone and keeps the entries of refused
+// runs. A run that is active meanwhile corrects its entry with its next step.
 func Index(ctx context.Context, store blob.Store) (int, error) {
 	ids, cataloged, err := artifact.RunIDs(ctx, store)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // Checkpoint is a checkpoint of a run and why it stays.
 type Checkpoint struct {
-	// Step is that of RL; 0 up to the end of SFT.
+	// Step is the RL step; 0 up to the end of SFT.
 	Step int `json:"step"`
 	// Cursor counts all updates, those of SFT too.
 	Cursor int    `json:"cursor"`

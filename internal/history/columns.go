@@ -9,7 +9,7 @@ import (
 	"temper/internal/run/record"
 )
 
-// Columns are those of the index of a step, undecoded; ok is false where none was
+// Columns returns the undecoded columns of a step's index; ok is false if none was
 // recorded. See Index.
 func (o Rollouts) Columns(ctx context.Context, step int) (c record.Columns, ok bool, err error) {
 	key := o.run.layout.Step(step).Index()
@@ -26,8 +26,8 @@ func (o Rollouts) Columns(ctx context.Context, step int) (c record.Columns, ok b
 	return c, true, o.addEntropies(ctx, step, c.AddEntropies)
 }
 
-// addEntropies passes the stored entropies of a step to add, where the trainer was asked for
-// them. What is damaged is left out: nothing depends on it.
+// addEntropies passes the stored entropies of a step to add, if the trainer was asked for
+// them. It leaves out damaged ones: nothing depends on them.
 func (o Rollouts) addEntropies(ctx context.Context, step int, add func([]byte) error) error {
 	asked, err := asksForTokens(ctx, o.run, step)
 	if err != nil || !asked {

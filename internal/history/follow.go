@@ -14,8 +14,7 @@ import (
 // pace is how often a store is asked for what is new.
 const pace = 300 * time.Millisecond
 
-// Entry is one of the things that a run leaves while it goes on; one field beside At and
-// Key is set.
+// Entry is one of the things that an active run writes; one field beside At and Key is set.
 type Entry struct {
 	At time.Time `json:"at"`
 	// Key tells the entry from all others of the run.
@@ -156,8 +155,8 @@ func read[T any](ctx context.Context, store blob.Store, infos []blob.Info, entry
 	return out, nil
 }
 
-// pollSteps reads the steps that come next: all that there are at first, then one by
-// one, since there is seldom more than one. What amends the plan leaves an event.
+// pollSteps reads the next steps: all existing ones at first, then one by one, since there
+// is seldom more than one. An amendment of the plan leaves an event.
 func (f *Feed) pollSteps(ctx context.Context, p *poll) error {
 	p.step, p.plan = f.step, f.plan
 	if len(p.keys) > 0 || p.plan.RunID == "" {

@@ -43,7 +43,7 @@ type Run struct {
 	texts  texts
 	known  struct {
 		sync.Mutex
-		config *config.Run // nil until somebody asks for what it says of tokens
+		config *config.Run // nil until the first use
 	}
 }
 

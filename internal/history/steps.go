@@ -112,8 +112,8 @@ func (o Rollouts) source(stage int) int {
 	return o.run.Plan.Stages[i].Source()
 }
 
-// EvaluationTrajectories are those of an evaluation, the greedy ones first, with their
-// text. Errors: blob.ErrNotExist.
+// EvaluationTrajectories returns the trajectories of an evaluation, the greedy ones first,
+// with their text. Errors: blob.ErrNotExist.
 func (o Rollouts) EvaluationTrajectories(ctx context.Context, e run.Evaluation) ([]rl.Trajectory, error) {
 	key := o.run.layout.Eval(e.Stage, e.Label, e.PolicyVersion).Trajectories()
 	if e.Set != "" {

@@ -16,8 +16,8 @@ type Usage struct {
 	Kinds []KindSize `json:"kinds"`
 }
 
-// KindSize adds up the objects of one kind. Unit is what there is one of for each
-// Count of them, empty where the kind does not grow with the run.
+// KindSize adds up the objects of one kind. Unit is the thing that Count counts; it is
+// empty if the kind does not grow with the run.
 type KindSize struct {
 	Kind    string `json:"kind"`
 	Objects int    `json:"objects"`

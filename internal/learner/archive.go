@@ -23,7 +23,7 @@ type archive struct {
 	*run.Loaded
 	store  blob.Store
 	now    func() time.Time
-	frozen []byte // config.yaml; nil until it is needed
+	frozen frozenConfig
 }
 
 func (a *archive) timetable() timetable { return timetable{a.Config} }
@@ -51,7 +51,7 @@ func (a *archive) about(ctx context.Context, cursor int) (checkpoint.About, erro
 	step := max(0, cursor-a.Config.SFT.Steps)
 	out := checkpoint.About{Run: a.Ref.RunID, Seed: a.Config.Seed, MetricsStep: step}
 	var err error
-	if out.ConfigSHA256, err = a.configHash(ctx, step); err != nil {
+	if out.ConfigSHA256, err = a.frozen.hash(ctx, a.store, a.Loaded, step); err != nil {
 		return out, err
 	}
 	cfg := a.Config.At(step)
@@ -64,20 +64,22 @@ func (a *archive) about(ctx context.Context, cursor int) (checkpoint.About, erro
 	return out, nil
 }
 
-// configHash is the hash of config.yaml, and of the keys that amendments up to
-// the step have changed. It is made of what is stored: a program with other
-// defaults gets the same.
-func (a *archive) configHash(ctx context.Context, step int) (string, error) {
-	if a.frozen == nil {
-		data, err := blob.ReadKey(ctx, a.store, a.Layout.Config().Opened())
+// frozenConfig is the stored config.yaml of a run; nil until hash has read it.
+type frozenConfig []byte
+
+// hash is the hash of config.yaml, and of the keys that amendments up to the step have
+// changed. It covers stored bytes alone, so a program with other defaults gets the same.
+func (f *frozenConfig) hash(ctx context.Context, store blob.Store, r *run.Loaded, step int) (string, error) {
+	if *f == nil {
+		data, err := blob.ReadKey(ctx, store, r.Layout.Config().Opened())
 		if err != nil {
-			return "", fmt.Errorf("configuration of run %s: %w", a.Ref.RunID, err)
+			return "", fmt.Errorf("configuration of run %s: %w", r.Ref.RunID, err)
 		}
-		a.frozen = data
+		*f = data
 	}
 	sum := sha256.New()
-	sum.Write(a.frozen)
-	for _, amendment := range a.Config.Amendments {
+	sum.Write(*f)
+	for _, amendment := range r.Config.Amendments {
 		if amendment.FromStep > step || len(amendment.Set) == 0 {
 			continue
 		}
@@ -103,15 +105,15 @@ func (a *archive) wasSaved(ctx context.Context, cursor int) (bool, error) {
 
 // checkLeftOut tells a step that was left out from one whose batch is gone: a step that
 // was made has a result. Errors: NotFound, with the key of the batch.
-func (a *archive) checkLeftOut(ctx context.Context, step int) error {
-	_, err := a.store.Stat(ctx, a.Layout.Step(step).TrainResult())
+func checkLeftOut(ctx context.Context, store blob.Store, layout artifact.Layout, step int) error {
+	_, err := store.Stat(ctx, layout.Step(step).TrainResult())
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return missingBatch(a.Layout, step)
+	return missingBatch(layout, step)
 }
 
 // missingBatch is the error of a step whose batch is not stored.
@@ -130,14 +132,14 @@ func (a *archive) warnOperator(ctx context.Context, text string) error {
 	return err
 }
 
-// reportDivergence stores the report of an update that diverged, and adds to the
-// error where it is.
-func (a *archive) reportDivergence(ctx context.Context, cursor int, err error) error {
+// reportDivergence stores the report of an update that diverged under key, and adds
+// to the error where it is.
+func reportDivergence(ctx context.Context, store blob.Store, key string, err error) error {
 	var diverged divergence
 	if !errors.As(err, &diverged) {
 		return err
 	}
-	where, saveErr := diverged.Save(ctx, a.store, a.Layout.Diverged(cursor))
+	where, saveErr := diverged.Save(ctx, store, key)
 	if saveErr != nil {
 		return fmt.Errorf("%w; no report: %v", err, saveErr) //nolint:errorlint // the divergence decides what happens next
 	}
@@ -146,14 +148,14 @@ func (a *archive) reportDivergence(ctx context.Context, cursor int, err error) e
 
 // newestEpoch is the highest epoch that wrote a checkpoint of the run. A lease
 // without a head begins after it.
-func (a *archive) newestEpoch(ctx context.Context) (int64, error) {
-	entries, err := checkpoint.List(ctx, a.store, a.Layout.Checkpoints())
+func newestEpoch(ctx context.Context, store blob.Store, layout artifact.Layout) (int64, error) {
+	entries, err := checkpoint.List(ctx, store, layout.Checkpoints())
 	if err != nil {
 		return 0, err
 	}
 	newest := int64(0)
 	for _, e := range entries {
-		d, err := checkpoint.Describe(ctx, a.store, e.Ref)
+		d, err := checkpoint.Describe(ctx, store, e.Ref)
 		if err == nil {
 			newest = max(newest, d.Epoch)
 		} else if !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, blob.ErrNotExist) {

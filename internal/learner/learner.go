@@ -1,7 +1,7 @@
-// Package learner trains the policy of a run: it brings a training session to
-// any update of the run, by going on from where it is or from the newest
-// checkpoint, saves and restores it, publishes policies, and keeps the states of
-// a few runs in memory. What an update computes is behind the port Learner.
+// Package learner trains the policy of a run. It brings a training session to any update of
+// the run, starting from the session's state or from the newest checkpoint, saves and
+// restores it, publishes policies, and keeps the states of a few runs in memory. The port
+// Learner computes the updates.
 //
 // Invariant: the state at a cursor is a function of the run's configuration and
 // of its stored batches, whichever process made it.

@@ -12,7 +12,9 @@ import (
 // acquireLease takes the run's lease, for a new session and after another trainer had it.
 // After an error the session has the lease that it had.
 func (s *session) acquireLease(ctx context.Context) error {
-	lease, err := checkpoint.Acquire(ctx, s.store, s.Layout.Head(), newHolder(), s.newestEpoch)
+	lease, err := checkpoint.Acquire(ctx, s.store, s.Layout.Head(), newHolder(), func(ctx context.Context) (int64, error) {
+		return newestEpoch(ctx, s.store, s.Layout)
+	})
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (s *session) advance(ctx context.Context) error {
 		s.last, err = s.rlUpdate(ctx, next-s.Config.SFT.Steps)
 	}
 	if err != nil {
-		return s.reportDivergence(ctx, s.cursor+1, err)
+		return reportDivergence(ctx, s.store, s.Layout.Diverged(s.cursor+1), err)
 	}
 	s.cursor, s.stateValid = s.cursor+1, true
 	if s.saves.rehearsal {
@@ -112,7 +112,7 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 		return rl.TrainMetrics{}, blob.AtRef(err, blob.Ref{Key: s.Layout.Step(step).BatchStats()})
 	}
 	if !ok {
-		return rl.TrainMetrics{}, s.checkLeftOut(ctx, step)
+		return rl.TrainMetrics{}, checkLeftOut(ctx, s.store, s.Layout, step)
 	}
 	s.samples = built.Samples
 	if built.Samples == 0 { // no group of the step had a signal

@@ -53,7 +53,7 @@ type prepared struct {
 	chatRequest
 	prompt []int32
 	tools  *chat.Toolset // nil where the model sees none
-	forced string        // the beginning of a call, which the model goes on from
+	forced string        // the beginning of a call, which the model continues
 }
 
 // prepare checks a chat and renders its prompt.

@@ -3,9 +3,9 @@
 // finds tool calls and writes answers, whole or as they come. It knows no network and no
 // device, and it runs no tool.
 //
-// Invariant: what a request gets depends on the model and the request alone, once it has a
-// seed: not on the stream, on the other choices, or on what else the engine does. What
-// cannot be honoured is refused with the parameter's name, never left out in silence.
+// Invariant: the answer to a request with a seed depends on the model and the request
+// alone: not on the stream, on the other choices, or on what else the engine does. A
+// parameter that cannot be honoured is refused by its name, never ignored in silence.
 package openai
 
 import (

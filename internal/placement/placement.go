@@ -93,7 +93,7 @@ func (r Resources) Minus(other Resources) Resources {
 	return r
 }
 
-// String lists what there is: "8 amd/gpu, 16 cores, 4096 MiB".
+// String lists the resources: "8 amd/gpu, 16 cores, 4096 MiB".
 func (r Resources) String() string {
 	var parts []string
 	for _, name := range SortedNames(r.Devices) {
@@ -292,8 +292,9 @@ type Records interface {
 // repeating does not help.
 type Backend interface {
 	Records
-	// Nodes lists all nodes that may hold instances of runs, in the order of their ids. What
-	// Start has placed before is counted; a stopped instance is until it has ended.
+	// Nodes lists all nodes that may hold instances of runs, in the order of their ids. It
+	// counts the instances that Start has placed before; a stopped instance counts until it
+	// has ended.
 	Nodes(ctx context.Context) ([]Node, error)
 	// Start registers a job of which the scheduler has the version index, 0 for none or a
 	// stopped one. It returns when the scheduler has the job, not when instances run. Start of
@@ -316,6 +317,7 @@ type Backend interface {
 	// what has not ended; it does not wait. Errors: ErrNotExist.
 	Drain(ctx context.Context, node string, deadline time.Duration) error
 	// Watch waits until nodes or instances may have changed since the index of an earlier
-	// Watch, or ctx ends, and returns an index to go on from. Index 0 returns at once.
+	// Watch, or ctx ends, and returns the index for the next Watch. Index 0 returns at
+	// once.
 	Watch(ctx context.Context, index uint64) (uint64, error)
 }

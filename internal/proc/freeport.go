@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// Addresses returns n different addresses of this machine's loopback, as
-// 127.0.0.1:port, on which nobody listens.
+// Addresses returns n different free addresses of this machine's loopback, as
+// 127.0.0.1:port.
 func Addresses(n int) ([]string, error) {
 	out := make([]string, 0, n)
 	for len(out) < n {

@@ -29,7 +29,7 @@ func (s *Health) Handler(more map[string]http.Handler) http.Handler {
 	return mux
 }
 
-// ReadyHandler serves PathReady alone, for a process that has a listener of its own.
+// ReadyHandler serves PathReady alone, for a process that has its own listener.
 func (s *Health) ReadyHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, s.Ready(r.Context())) })
 }

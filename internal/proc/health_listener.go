@@ -21,13 +21,13 @@ const (
 	idleTimeout   = time.Minute
 	// lastWords is how long an answer may take once the process ends.
 	lastWords = time.Second
-	// socketMode lets nobody but the owner connect.
+	// socketMode lets only the owner connect.
 	socketMode = 0o600
 )
 
-// CheckAddress reports what is wrong with an address, before anything is opened:
-// host:port or unix:/path. One that other machines can reach needs insecure,
-// because whoever asks gets an answer.
+// CheckAddress reports what is wrong with an address, before anything is opened: host:port
+// or unix:/path. An address that other machines can reach needs insecure, because the
+// listener answers every caller.
 func CheckAddress(address string, insecure bool) error {
 	if path, isUnix := strings.CutPrefix(address, UnixPrefix); isUnix {
 		if !filepath.IsAbs(path) {
@@ -52,8 +52,8 @@ type Listener struct {
 	done    chan struct{}
 }
 
-// Listen opens the address and serves the handler there. The file of a Unix
-// socket that nobody serves any more is replaced.
+// Listen opens the address and serves the handler there. It replaces the file of a Unix
+// socket that no process serves.
 func Listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*Listener, error) {
 	l, err := open(ctx, address)
 	if err != nil {
@@ -137,7 +137,7 @@ func open(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("health address %s: %w", address, reason(err))
 	}
-	// The short name is gone soon, and somebody else's may be there then.
+	// The short name is removed soon, and another process may then use it.
 	if u, ok := l.(*net.UnixListener); ok {
 		u.SetUnlinkOnClose(false)
 	}

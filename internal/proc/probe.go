@@ -19,8 +19,8 @@ const maxAnswer = 16 << 10
 type Probe struct {
 	// Address is host:port, unix:/path or the URL of a server.
 	Address string
-	// Patience is how long a process that was there may stay silent before Alive
-	// says so; 0 is not at all.
+	// Patience is how long a process that was there may stay silent before Alive reports
+	// it; 0 is not at all.
 	Patience time.Duration
 
 	mu   sync.Mutex
@@ -59,14 +59,14 @@ func (p *Probe) answered() {
 	p.last = time.Now()
 }
 
-// ask makes one request on a connection of its own.
+// ask makes one request on a new connection.
 func (p *Probe) ask(ctx context.Context, path string) error {
 	_, err := Fetch(ctx, p.Address, path, maxAnswer)
 	return err
 }
 
-// Fetch reads at most most bytes of what a process answers at host:port, unix:/path or a
-// URL, on a connection of its own.
+// Fetch reads at most most bytes of the answer of a process at host:port, unix:/path or a
+// URL, on a new connection.
 func Fetch(ctx context.Context, address, path string, most int64) ([]byte, error) {
 	url := address
 	transport := &http.Transport{DisableKeepAlives: true}

@@ -48,7 +48,7 @@ func (s *spawner) close() {
 	<-s.done
 }
 
-// start runs the child in a process group of its own.
+// start runs the child in a new process group.
 func (s *spawner) start(c Child) (*process, error) {
 	log, err := os.OpenFile(c.LogFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *process) stop(timeout time.Duration, hurry <-chan struct{}) (killed boo
 // signal reaches the leader alone; wait kills its group when it is gone.
 func (p *process) signal(sig unix.Signal) {
 	select {
-	case <-p.exited: // the number may be somebody else's by now
+	case <-p.exited: // another process may have the number now
 	default:
 		_ = unix.Kill(p.pid, sig) // ESRCH when it ended just now
 	}

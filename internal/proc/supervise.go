@@ -105,7 +105,7 @@ type ChildState struct {
 // call Start once and Stop at least once.
 type Supervisor struct {
 	conf    Config
-	tenders []*tender
+	runners []*childRunner
 	started bool
 	spawner *spawner
 	hurry   chan struct{} // closed when waiting for StopTimeout is over
@@ -138,7 +138,7 @@ func New(conf Config) (*Supervisor, error) {
 		if c.Alive == nil {
 			c.Alive = c.Ready
 		}
-		s.tenders = append(s.tenders, newTender(c, &s.conf, s.spawner, s.hurry))
+		s.runners = append(s.runners, newChildRunner(c, &s.conf, s.spawner, s.hurry))
 	}
 	return s, nil
 }
@@ -173,10 +173,10 @@ func (s *Supervisor) Start(ctx context.Context) error {
 	s.started = true
 	s.spawner.open()
 	all, starting := errgroup.WithContext(ctx)
-	for i, t := range s.tenders {
-		before := s.tenders[:i]
+	for i, t := range s.runners {
+		before := s.runners[:i]
 		if t.child.After != nil {
-			before = slices.DeleteFunc(slices.Clone(before), func(b *tender) bool { return !slices.Contains(t.child.After, b.child.Name) })
+			before = slices.DeleteFunc(slices.Clone(before), func(b *childRunner) bool { return !slices.Contains(t.child.After, b.child.Name) })
 		}
 		all.Go(func() error { return t.bringUp(starting, before) })
 	}
@@ -184,7 +184,7 @@ func (s *Supervisor) Start(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil { // whoever noticed it first
+	if ctx.Err() != nil { // the cause, not an error that follows from it
 		err = fmt.Errorf("start of the services: %w", context.Cause(ctx))
 	}
 	return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
@@ -202,8 +202,8 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 		end := context.AfterFunc(ctx, func() { close(s.hurry) })
 		defer end()
 		var errs []error
-		for i := len(s.tenders) - 1; i >= 0; i-- {
-			errs = append(errs, s.tenders[i].stop())
+		for i := len(s.runners) - 1; i >= 0; i-- {
+			errs = append(errs, s.runners[i].stop())
 		}
 		s.spawner.close()
 		s.stopErr = errors.Join(errs...)
@@ -213,8 +213,8 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 
 // Snapshot is the state of every child, in start order.
 func (s *Supervisor) Snapshot() []ChildState {
-	states := make([]ChildState, len(s.tenders))
-	for i, t := range s.tenders {
+	states := make([]ChildState, len(s.runners))
+	for i, t := range s.runners {
 		states[i] = t.snapshot()
 	}
 	return states

@@ -59,7 +59,7 @@ func usable(keys []string) []string {
 
 // readings are a text and what it may loosely mean, where that is something else.
 func readings(text string) []string {
-	if loose := loosened(text); loose != text && loose != "" {
+	if loose := relaxed(text); loose != text && loose != "" {
 		return []string{text, loose}
 	}
 	return []string{text}
@@ -72,10 +72,10 @@ var (
 	subscripts = regexp.MustCompile(`_(?:\{[^{}]*\}|.)`)
 )
 
-// loosened reads a comma as a point where it separates neither thousands nor elements,
+// relaxed reads a comma as a point where it separates neither thousands nor elements,
 // takes invisible braces away, and of |AB| = 5, V_1:V_2 = 5:3 or 5+6 = 11 the last part, as
 // of a chain with a part that is no formula.
-func loosened(text string) string {
+func relaxed(text string) string {
 	text = strings.Trim(strings.TrimSpace(text), "$ ")
 	if decimalComma.MatchString(text) {
 		return strings.Replace(text, ",", ".", 1)

@@ -7,7 +7,7 @@ import (
 	"temper/internal/answer"
 )
 
-// Mode says where the answer is and how it is compared.
+// Mode selects how an answer is found and compared.
 type Mode string
 
 // Modes.
@@ -16,19 +16,19 @@ const (
 	Paper Mode = "paper"
 	// Tag takes the last <answer> block unchanged, with or without a box.
 	Tag Mode = "tag"
-	// Integer is Paper, or Tag where there is no box, and accepts whole numbers alone.
+	// Integer is Paper, or Tag if there is no box, and accepts only whole numbers.
 	Integer Mode = "integer"
-	// Released takes the last boxes anywhere, or what follows a phrase such as "the answer
-	// is", or the last formula or number. It reads keys and answers loosely, and also
-	// accepts a number that is within 1e-4 of the key, or a hundred times as great or
+	// Released takes the last boxes anywhere, or the text after a phrase such as "the
+	// answer is", or the last formula or number. It reads keys and answers loosely, and
+	// also accepts a number that is within 1e-4 of the key, or a hundred times as great or
 	// small, as rStar2-Agent's released grader does.
 	Released Mode = "released"
 )
 
-// Modes are all modes.
+// Modes returns all modes.
 func Modes() []Mode { return []Mode{Paper, Tag, Integer, Released} }
 
-// Check reports why a mode is none.
+// Check returns an error for an unknown mode.
 func (m Mode) Check() error {
 	if !slices.Contains(Modes(), m) {
 		return fmt.Errorf("mode is %q, want one of %s, %s, %s, %s", string(m), Paper, Tag, Integer, Released)
@@ -36,26 +36,26 @@ func (m Mode) Check() error {
 	return nil
 }
 
-// Verdict is what was found.
+// Verdict is the judgement of a response.
 type Verdict struct {
 	Correct bool `json:"correct"`
-	// Extracted is the answer as the response has it; empty where there is none.
+	// Extracted is the answer as it is in the response; "" if there is none.
 	Extracted string `json:"extracted"`
 	// Method is the method of answer.Verdict, "close" for a number that is near enough, or
 	// "none" without an answer.
 	Method answer.Method `json:"method"`
-	// Reason says why an answer is not correct.
+	// Reason tells why an answer is not correct.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Methods that package answer does not have.
+// Methods besides those of package answer.
 const (
 	MethodNone  answer.Method = "none"
 	MethodClose answer.Method = "close"
 )
 
-// Response judges a response by its key. Errors: of a mode that is none; answer.ErrInvalid
-// for a key by which nothing can be judged.
+// Response judges a response by its key. Errors: an unknown mode; answer.ErrInvalid for a
+// key by which no answer can be judged.
 func Response(mode Mode, response, key string) (Verdict, error) {
 	if err := mode.Check(); err != nil {
 		return Verdict{}, err
@@ -67,8 +67,7 @@ func Response(mode Mode, response, key string) (Verdict, error) {
 	return Compare(mode, said, key)
 }
 
-// Find returns the answer of a text, empty where it has none, and the number of <answer>
-// blocks.
+// Find returns the answer of a text, "" if it has none, and the number of <answer> blocks.
 func Find(mode Mode, text string) (said string, tags int) {
 	switch mode {
 	case Paper:
@@ -86,7 +85,7 @@ func Find(mode Mode, text string) (said string, tags int) {
 }
 
 // Compare compares an answer that Find has found with a key. It returns answer.ErrInvalid
-// for a key that no answer can be judged by.
+// for a key by which no answer can be judged.
 func Compare(mode Mode, said, key string) (Verdict, error) {
 	if err := answer.CheckTruth(key); err != nil {
 		return Verdict{}, err

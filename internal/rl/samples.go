@@ -10,15 +10,14 @@ import (
 	"math"
 )
 
-// The stored form of samples: a line that names the form, then for each sample a
-// line of JSON and its arrays, little-endian: tokens as uint32, the loss mask in
-// bits from the lowest one on, log-probabilities of the tokens in the loss as
-// IEEE 754 float32. That is some 6 bytes a token, and reading it takes no text
-// apart.
+// The stored form of samples: a first line that names the form, then for each sample a line
+// of JSON and its arrays, little-endian: tokens as uint32, the loss mask in bits from the
+// lowest one on, log-probabilities of the tokens in the loss as IEEE 754 float32. It takes
+// about 6 bytes a token, and a reader parses no text per token.
 
 const (
 	samplesMagic = "temper samples 1\n"
-	// maxSampleTokens bounds what a header may make a reader allocate.
+	// maxSampleTokens bounds the memory that a header makes a reader allocate.
 	maxSampleTokens = 1 << 24
 	maxSampleHeader = 1 << 16 // bytes
 )
@@ -114,7 +113,7 @@ func ReadSamples(r io.Reader) ([]Sample, error) {
 	}
 }
 
-// read reads the arrays behind a header.
+// read reads the arrays after a header.
 func (h sampleHeader) read(in io.Reader) (Sample, error) {
 	n := h.Tokens
 	s := Sample{ProblemID: h.ProblemID, Rollout: h.Rollout, Advantage: h.Advantage, Truncated: h.Truncated}
@@ -147,7 +146,7 @@ func (h sampleHeader) read(in io.Reader) (Sample, error) {
 	return s, nil
 }
 
-// readBytes reads n bytes and allocates no more than there are, so that a forged
+// readBytes reads n bytes. It allocates no more than the input holds, so that a forged
 // header costs nothing.
 func readBytes(in io.Reader, n int) ([]byte, error) {
 	out, err := io.ReadAll(io.LimitReader(in, int64(n)))

@@ -1,6 +1,6 @@
 package role
 
-// The names of roles.
+// Names of the roles.
 const (
 	Postgres    = "postgres"
 	Temporal    = "temporal"
@@ -17,7 +17,7 @@ const (
 	Serve       = "serve"
 )
 
-// The programs of roles.
+// Programs that a role runs.
 const (
 	temper     = "temper"
 	temporald  = "temporald"
@@ -25,16 +25,17 @@ const (
 	prometheus = "prometheus"
 )
 
-// The drivers of jobs: exec starts an ordinary user's program, raw_exec one with the rights of the agent.
+// Drivers of jobs: exec runs a program as an ordinary user, raw_exec with the rights of the
+// Nomad agent.
 const (
 	exec    = "exec"
 	rawExec = "raw_exec"
 )
 
-// command is the command of temper that starts a role.
+// command returns the arguments with which temper starts a role.
 func command(name string) []string { return []string{"role", name} }
 
-// health is the port of a role that takes no calls.
+// health is the only port of a role without an API.
 var health = Port{Label: PortHealth}
 
 // table has one row for each role.

@@ -15,7 +15,7 @@ import (
 	"temper/sandbox/status"
 )
 
-// episode is one trajectory that is being sampled.
+// episode is the state of one trajectory during its sampling.
 type episode struct {
 	runner      *Runner
 	spec        Spec
@@ -26,8 +26,8 @@ type episode struct {
 	session     *tool.Session
 	turns       []rl.Turn
 	spans       []rl.Span // one for each version that sampled, so far
-	// answer is the last one so far, of answerTags. An answer counts only outside tool
-	// calls, not in code or in the output of a tool.
+	// answer is the last answer so far, and answerTags counts them. An answer counts only
+	// outside tool calls, not in code or in the output of a tool.
 	answer     string
 	answerTags int
 	began      time.Time
@@ -49,9 +49,9 @@ func (e *episode) checkSpec() error {
 	return nil
 }
 
-// runTurns is the agent loop. A turn that was cut at the token limit stops the trajectory.
-// Otherwise a turn without a call is the answer; then the turn limit stops the
-// trajectory, and last a lack of room for the tool results.
+// runTurns is the agent loop. A turn that was cut at the token limit ends the trajectory.
+// Otherwise a turn without a call is the answer, and after the other turns first the turn
+// limit and then a lack of room for the tool results end the trajectory.
 func (e *episode) runTurns(ctx context.Context) (rl.StopReason, error) {
 	for {
 		sampled, finish, err := e.generateTurn(ctx)
@@ -91,9 +91,9 @@ func (e *episode) responseLimit() int {
 	return min(e.spec.MaxResponseTokens, e.runner.deps.Engine.MaxContext()-e.transcript.PromptTokens())
 }
 
-// generateTurn generates one turn, or what the part before this one has left of it, and
-// appends it. It returns the tokens of the whole turn. FinishAbort says that the
-// trajectory is cut here.
+// generateTurn generates one turn, or the rest of a turn that the previous part began, and
+// appends it. It returns the tokens of the whole turn. FinishAbort means that the part ends
+// here.
 func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, error) {
 	start := e.runner.deps.Now()
 	defer func() { e.sampleTime += e.runner.deps.Now().Sub(start) }()
@@ -220,7 +220,7 @@ func (e *episode) answerCall(ctx context.Context, i int, c chat.Call) (rl.ToolCa
 // closePatience is how long a finished trajectory waits for the end of its session.
 const closePatience = 2 * time.Second
 
-// closeSession ends the session of the trajectory, also when ctx is over. It ignores a
+// closeSession ends the session of the trajectory, even after the end of ctx. It ignores a
 // failure: the sandbox ends a session that has been idle for long.
 func (e *episode) closeSession(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
@@ -228,10 +228,10 @@ func (e *episode) closeSession(ctx context.Context) {
 	_ = e.session.Close(ctx, e.runner.deps.Sessions, e.spec.RunID)
 }
 
-// retry calls f until it succeeds. It waits as long as there is an overload, and gives
-// up after MaxAttempts other errors. It does not try again after a wrong version, a
-// fault of the data set, an id that another program has, a session that is lost for good, or
-// the end of ctx.
+// retry calls f until it succeeds. It waits for the end of an overload without a limit, and
+// gives up after MaxAttempts other errors. It does not retry after a wrong version, a fault
+// of the data set, an id of another program, a session that is lost for good, or the end of
+// ctx.
 func (r *Runner) retry(ctx context.Context, f func() error) error {
 	pause := r.cfg.Backoff
 	for attempt := 1; ; {

@@ -8,7 +8,7 @@ import (
 // stopwatch measures the time in which at least one of several tasks runs.
 type stopwatch struct {
 	mu    sync.Mutex
-	tasks int // that go on
+	tasks int // that run now
 	since time.Time
 	total time.Duration
 }

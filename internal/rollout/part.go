@@ -8,10 +8,10 @@ import (
 	"temper/internal/rl"
 )
 
-// A trajectory that several policy versions sample is made in parts. Where it is cut
-// depends on its tokens alone, see Part.Until. Each part feeds the engine with all tokens
-// before it, so that the log-probabilities of a token are those of its own version under
-// the whole context.
+// A trajectory that several policy versions sample is made in parts. Its tokens alone
+// decide where it is cut; see Part.Until. Each part feeds the engine with all tokens before
+// it, so that each token has the log-probability of its own version under the whole
+// context.
 
 // resumePart restores the episode to the place where the previous part was cut.
 func (e *episode) resumePart() error {
@@ -50,7 +50,8 @@ func (e *episode) firstVersion() int64 {
 	return e.version
 }
 
-// severalSpans are the spans of a trajectory that more than one version sampled.
+// severalSpans returns the spans of a trajectory that two or more versions sampled,
+// otherwise nil.
 func (e *episode) severalSpans() []rl.Span {
 	if len(e.spans) < 2 {
 		return nil

@@ -19,8 +19,8 @@ func (e *episode) noteAnswer(content string) {
 	}
 }
 
-// answerMode is how the answer of an episode is found and compared. What is for formulas
-// alone does not hold for other environments.
+// answerMode returns how the answer of an episode is found and compared. Rules for formulas
+// do not apply to other environments.
 func (e *episode) answerMode() reward.Mode {
 	mode := e.runner.deps.Answer
 	_, formulas := e.environment.(env.Checker)

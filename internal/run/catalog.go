@@ -16,8 +16,8 @@ import (
 	"temper/internal/series"
 )
 
-// States of a run in the catalog. What a run that goes on does just now, its
-// workflow knows better.
+// States of a run in the catalog. The workflow of an open run knows its state more
+// precisely.
 const (
 	StatePreparing = "preparing"
 	StateTraining  = "training"
@@ -25,7 +25,7 @@ const (
 	StateDone      = "done"
 	StateStopped   = "stopped"
 	StateFailed    = "failed"
-	// StateDamaged is that of a run whose folder cannot be read, for the reason given.
+	// StateDamaged is the state of a run whose folder cannot be read, for the reason given.
 	StateDamaged = "damaged"
 )
 

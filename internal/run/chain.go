@@ -37,7 +37,7 @@ func (c *Chain) AddStep(ctx context.Context, store blob.Store, in StepInput) err
 		return err
 	}
 	rollouts, built, err := readSummed[BuiltBatch](ctx, store, layout.Step(in.Step).BatchStats())
-	if err != nil && !errors.Is(err, blob.ErrNotExist) { // a run does not stand still for what somebody deleted
+	if err != nil && !errors.Is(err, blob.ErrNotExist) { // a run does not stop for a deleted object
 		return err
 	}
 	metrics := in.Train.Metrics
@@ -226,7 +226,7 @@ func amendedSums(ctx context.Context, store blob.Store, ref Ref) ([]amendedSum, 
 	late := cfg.Amendments[min(len(frozen.Amendments), len(cfg.Amendments)):]
 	slices.SortStableFunc(late, func(a, b config.Amendment) int { return cmp.Compare(a.FromStep, b.FromStep) })
 	for _, a := range late {
-		change, err := json.Marshal(config.Amendment{FromStep: a.FromStep, Set: a.Set, Repeat: a.Repeat}) // whoever ordered it
+		change, err := json.Marshal(config.Amendment{FromStep: a.FromStep, Set: a.Set, Repeat: a.Repeat}) // without the name of its author
 		if err != nil {
 			return nil, err
 		}

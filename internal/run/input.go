@@ -26,15 +26,15 @@ type Input struct {
 	Seed *uint64 `json:"seed,omitempty"`
 	// Set overrides single keys: "rl.roc.enabled" -> "false".
 	Set Settings `json:"set,omitempty"`
-	// Fork goes on from a checkpoint of another run; Config may be left out then.
+	// Fork starts from a checkpoint of another run; Config may be left out then.
 	Fork *ForkFrom `json:"fork,omitempty"`
 	// TakeOver goes on with a stored run whose workflow, of another id than this one,
 	// has ended. Config, Seed, Set and Fork are left out then.
 	TakeOver bool `json:"take_over,omitempty"`
 	// Priority among runs that wait for the same workers: 1 (first) to 5; 0 = 3.
 	Priority int `json:"priority,omitempty"`
-	// Placement gives the run workers of its own on a cluster; without it the run shares
-	// those that are there.
+	// Placement gives the run its own workers on a cluster; without it the run shares
+	// existing workers.
 	Placement *placement.Spec `json:"placement,omitempty"`
 
 	wrong config.Problems // of the JSON that it was decoded from
@@ -73,8 +73,8 @@ func (s *Settings) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// What crosses Temporal stays below 64 KiB, a thirtieth of what a server takes:
-// payloads lie in histories and are sent again at each replay.
+// Payloads through Temporal stay below 64 KiB, a thirtieth of the server's limit: they lie
+// in histories and are sent again at each replay.
 const (
 	// MaxConfigBytes bounds a configuration that is sent as text or as an object.
 	MaxConfigBytes = 48 << 10

@@ -188,7 +188,7 @@ type Configs struct {
 	byRef map[Ref]config.Run
 }
 
-// Read is ReadConfig. Nobody may change what the result points to.
+// Read is ReadConfig. Callers must not change the maps, slices and pointers of the result.
 func (c *Configs) Read(ctx context.Context, store blob.Store, run Ref) (config.Run, error) {
 	c.mu.Lock()
 	cfg, ok := c.byRef[run]

@@ -33,7 +33,7 @@ type Plan struct {
 	ProgressAttributes bool `json:"progress_attributes,omitempty"`
 	// Priority of Input.
 	Priority int `json:"priority,omitempty"`
-	// Fork is set for a run that goes on from a checkpoint of another.
+	// Fork is set for a run that starts from a checkpoint of another.
 	Fork *ForkPlan `json:"fork,omitempty"`
 	// NumRolloutShards is into how many parts the sampling of a step is cut; 0 is one.
 	// It belongs to the place, not to the run: it is not stored, and no bit depends on it.
@@ -41,7 +41,7 @@ type Plan struct {
 	// Window is how many steps sampling runs ahead of learning.
 	Window int `json:"window,omitempty"`
 	// PartialTokens is how many response tokens of a trajectory one policy samples before
-	// the next one goes on; 0 = one policy samples all.
+	// the next one continues it; 0 = one policy samples all.
 	PartialTokens int `json:"partial_rollout_tokens,omitempty"`
 	// EvalSets are evaluated beside the held-out problems of the stages.
 	EvalSets []EvalSet `json:"eval_sets,omitempty"`
@@ -49,7 +49,7 @@ type Plan struct {
 	Gate bool `json:"gate,omitempty"`
 }
 
-// EvalSet is a set of problems with settings of its own.
+// EvalSet is a set of problems with separate settings.
 type EvalSet struct {
 	Name string `json:"name"`
 	// EverySteps is the number of steps between evaluations within stages; 0 = none.
@@ -120,8 +120,8 @@ type Stage struct {
 	Refill int `json:"refill,omitempty"`
 	// Of is the stage that this one repeats, from 1; 0 = none.
 	Of int `json:"of,omitempty"`
-	// Offset is the number of steps that earlier runs of the stage have made: the
-	// ledger goes on behind them.
+	// Offset is the number of steps that earlier runs of the stage have made: the ledger
+	// continues after them.
 	Offset int `json:"offset,omitempty"`
 }
 

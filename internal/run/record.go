@@ -59,10 +59,10 @@ func (in *StepInput) stalenessOf(version int64) int {
 	return in.Staleness
 }
 
-// LogStep writes the record of a step and tests the step by the rules of the run's
-// watch, each once. A retry returns the same and writes nothing. What does not wait for
-// anything else is written at once, so that a disk syncs it together; the entry of the
-// list of runs is among it, since a retry writes that again.
+// LogStep writes the record of a step and tests the step by the rules of the run's watch,
+// each once. A retry returns the same and writes nothing. Independent objects are written
+// concurrently, so that a disk syncs them together; the entry of the list of runs is one of
+// them, since a retry writes it again.
 func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput) (Watched, error) {
 	failpoint.Hit("record/before-step")
 	w, err := newWatching(ctx, store, cfg, in)
@@ -137,7 +137,7 @@ const (
 	EventStop   = "stop"
 	EventCancel = "cancel"
 	EventFail   = "fail"
-	// EventTakeOver says that another workflow execution goes on with the run.
+	// EventTakeOver records that another workflow execution continues the run.
 	EventTakeOver = "takeover"
 	// EventRepair says that a damaged or missing object was made again.
 	EventRepair = "repair"

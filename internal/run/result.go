@@ -127,8 +127,8 @@ type Sampled struct {
 	Busy []series.Busy `json:"busy,omitempty"`
 	// Signals counts the groups that teach something, where the run refills.
 	Signals int `json:"signals,omitempty"`
-	// Open are the groups of which trajectories were cut and go on under a newer policy.
-	// The records of a call that leaves some are made by the one that ends them.
+	// Open are the groups with trajectories that were cut and continue under a newer
+	// policy. The call that ends these makes their records.
 	Open int `json:"open,omitempty"`
 	// Shards point to the records of the groups, which BuildBatch reads.
 	Shards []blob.Ref `json:"shards,omitempty"`

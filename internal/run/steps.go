@@ -96,9 +96,9 @@ func readBlocks(ctx context.Context, store blob.Store, layout artifact.Layout, b
 	return out, err
 }
 
-// StoreBlock stores the records of the block that ends with a step. Steps that the run has
-// not made itself are not in it. What goes wrong here harms nobody: readers then take the
-// records one by one.
+// StoreBlock stores the records of the block that ends with a step. It leaves out steps
+// that the run has not made itself. A failure does no harm: readers then read the records
+// one by one.
 func StoreBlock(ctx context.Context, store blob.Store, layout artifact.Layout, step int) {
 	if step%artifact.SeriesSteps != 0 {
 		return
@@ -171,8 +171,8 @@ func stageEnds(ctx context.Context, store blob.Store, plan Plan) ([]int, error) 
 	})
 }
 
-// MadeBefore counts the steps that earlier runs of a stage's problems have made: the
-// ledger of the stage goes on behind them.
+// MadeBefore counts the steps that earlier runs of a stage's problems have made: the ledger
+// of the stage continues after them.
 func MadeBefore(ctx context.Context, store blob.Store, plan Plan, stage Stage) (int, error) {
 	ends, err := stageEnds(ctx, store, plan)
 	if err != nil {

@@ -58,9 +58,9 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 	return artifact.PutOnce(ctx, store, layout.Step(in.Step).BatchStats(), out)
 }
 
-// dropPassing deletes what the batch replaces: the shards, and the trajectories that
-// were stored before their groups were complete. What a worker writes later that was
-// given up is never read, and no part of the step.
+// dropPassing deletes the objects that the batch replaces: the shards, and the trajectories
+// that were stored before their groups were complete. Objects that an abandoned worker
+// writes later are never read, and no part of the step.
 func dropPassing(ctx context.Context, store blob.Store, layout artifact.Layout, in BatchInput) error {
 	for _, shard := range in.Shards {
 		if err := store.Delete(ctx, shard.Key); err != nil {

@@ -39,7 +39,7 @@ type pool struct {
 	run     *run.Loaded // of the call before
 	probed  bool        // the code of the run can be imported
 	engines []*engineEntry
-	changed chan struct{} // closed and made anew when a call may go on that waits
+	changed chan struct{} // closed and made anew when a waiting call may proceed
 	calls   map[string]bool
 	waiting []int64 // versions that calls wait for
 }
@@ -174,7 +174,7 @@ func (r *Service) choose(p *pool, t target, loaded *run.Loaded) (*engineEntry, e
 		return nil, nil
 	}
 	if err := r.engines.makeRoom(); err != nil {
-		if len(p.engines) > 0 { // it goes on with what it has
+		if len(p.engines) > 0 { // the pool keeps its engines
 			return nil, nil
 		}
 		return nil, err

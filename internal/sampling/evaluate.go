@@ -184,7 +184,7 @@ func (e *evaluation) sampleRecord(ctx context.Context, path string) ([]rl.Trajec
 		return nil, blob.Ref{}, err
 	}
 	all = append(all, sampled...)
-	e.addTexts(all) // those of which nothing was stored have none
+	e.groups.addTexts(all) // those of which nothing was stored have none
 	data, err := record.Lines(all)
 	if err != nil {
 		return nil, blob.Ref{}, fault.OfEncoding(fmt.Errorf("encode evaluation: %w", err))
@@ -211,7 +211,7 @@ func (e *evaluation) sampleAll(ctx context.Context, spec rollout.Spec, how strin
 		if allLost(g.Trajectories) != nil {
 			return nil
 		}
-		_, err := e.writeLines(ctx, key(g.Problem.ID), g)
+		_, err := e.groups.writeLines(ctx, key(g.Problem.ID), g)
 		failpoint.Hit("evaluate/after-group")
 		return err
 	})

@@ -222,7 +222,7 @@ func (g *gathering) storeGroup(ctx context.Context, group *openGroup) error {
 		return fmt.Errorf("group %s: %w", group.problem.ID, err)
 	}
 	failpoint.Hit("sampling/before-group")
-	stored, err := g.writeGroup(ctx, g.key(group.problem.ID), whole, group.ended)
+	stored, err := g.groups.writeGroup(ctx, g.key(group.problem.ID), whole, group.ended)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"temper/internal/blob"
 	"temper/internal/fault"
@@ -18,9 +19,16 @@ type storedGroup struct {
 	ref blob.Ref
 }
 
+// groupWriter stores the groups of a run.
+type groupWriter struct {
+	run   *run.Loaded
+	store blob.Store
+	now   func() time.Time
+}
+
 // writeGroup stores a group of a step: as lines for people, or as a compact record
 // where lines would be large. packed are its trajectories.
-func (s *sampler) writeGroup(ctx context.Context, key string, g rl.Group, packed []record.Packed) (storedGroup, error) {
+func (w groupWriter) writeGroup(ctx context.Context, key string, g rl.Group, packed []record.Packed) (storedGroup, error) {
 	tokens := 0
 	for i := range packed {
 		tokens += packed[i].Tokens()
@@ -30,48 +38,48 @@ func (s *sampler) writeGroup(ctx context.Context, key string, g rl.Group, packed
 	if record.IsLarge(tokens) {
 		data, err = record.Compact(packed)
 	} else {
-		s.addTexts(g.Trajectories)
+		w.addTexts(g.Trajectories)
 		data, err = record.Lines(g.Trajectories)
 	}
-	return s.putGroup(ctx, key, g, data, err)
+	return w.putGroup(ctx, key, g, data, err)
 }
 
 // addTexts decodes the responses: the runner and packed trajectories leave it to those
 // who write them down for people.
-func (s *sampler) addTexts(ts []rl.Trajectory) {
-	tok := s.run.Format.Tokenizer()
+func (w groupWriter) addTexts(ts []rl.Trajectory) {
+	tok := w.run.Format.Tokenizer()
 	for i := range ts {
 		ts[i].Text = tok.Decode(ts[i].Tokens[ts[i].PromptTokens:])
 	}
 }
 
 // writeLines stores a group for the time of an evaluation.
-func (s *sampler) writeLines(ctx context.Context, key string, g rl.Group) (storedGroup, error) {
-	s.addTexts(g.Trajectories)
+func (w groupWriter) writeLines(ctx context.Context, key string, g rl.Group) (storedGroup, error) {
+	w.addTexts(g.Trajectories)
 	data, err := record.Lines(g.Trajectories)
-	return s.putGroup(ctx, key, g, data, err)
+	return w.putGroup(ctx, key, g, data, err)
 }
 
 // putGroup stores an encoded group unless another attempt has stored one, and returns the
 // stored group. It replaces a stored group that cannot be read. err is the error of the
 // encoding.
-func (s *sampler) putGroup(ctx context.Context, key string, g rl.Group, data []byte, err error) (storedGroup, error) {
+func (w groupWriter) putGroup(ctx context.Context, key string, g rl.Group, data []byte, err error) (storedGroup, error) {
 	if err != nil {
 		return storedGroup{}, fault.OfEncoding(fmt.Errorf("encode group %s: %w", g.Problem.ID, err))
 	}
-	ref, err := blob.PutBytes(ctx, s.store, key, data, blob.IfAbsent)
+	ref, err := blob.PutBytes(ctx, w.store, key, data, blob.IfAbsent)
 	if !errors.Is(err, blob.ErrExists) {
 		return storedGroup{g, ref}, err
 	}
-	stored, _, err := lookupGroup(ctx, s.store, key, g.Problem)
+	stored, _, err := lookupGroup(ctx, w.store, key, g.Problem)
 	if !errors.Is(err, blob.ErrCorrupt) {
 		return stored, err
 	}
-	if err := blob.Restore(ctx, s.store, key, data); err != nil {
+	if err := blob.Restore(ctx, w.store, key, data); err != nil {
 		return storedGroup{}, err
 	}
-	return storedGroup{g, blob.RefOf(key, data)}, run.LogEvent(ctx, s.store, run.Event{
-		Run: s.run.Ref, Time: s.now(), Kind: run.EventRepair, Text: key + " was damaged; sampled again",
+	return storedGroup{g, blob.RefOf(key, data)}, run.LogEvent(ctx, w.store, run.Event{
+		Run: w.run.Ref, Time: w.now(), Kind: run.EventRepair, Text: key + " was damaged; sampled again",
 	})
 }
 

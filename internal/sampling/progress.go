@@ -93,14 +93,14 @@ func passesSince(before []int64, e Engine) []int64 {
 	return now
 }
 
-// busy is what only the sampling itself knows of its time.
+// busy holds the measurements that only the sampling itself can make.
 type busy struct {
 	programs int64
 	passes   []int64
 	usage    series.SamplerUse
 }
 
-// with adds it to the measurements of the machine; nil without any.
+// with adds the measurements to those of the machine; nil without any.
 func (b busy) with(m *series.Busy) []series.Busy {
 	if m == nil {
 		return nil
@@ -109,16 +109,16 @@ func (b busy) with(m *series.Busy) []series.Busy {
 	return []series.Busy{*m}
 }
 
-// The time between two looks at an engine that works. One of this process answers within a
-// microsecond, and a step of a small run takes less than a tenth of a second. Each look at
-// another one is a request to its server.
+// Intervals between two polls of a working engine. An engine of this process answers within
+// a microsecond, and a step of a small run takes less than a tenth of a second. A poll of
+// another engine is a request to its server.
 const (
 	lookEvery       = 5 * time.Millisecond
 	lookEveryRemote = 2 * time.Second
 )
 
-// looks watches an engine while one call uses it.
-type looks struct {
+// engineMonitor polls an engine while one call uses it.
+type engineMonitor struct {
 	engine Engine
 	before engine.Stats
 	usage  series.SamplerUse
@@ -129,10 +129,10 @@ type looks struct {
 // counter is an engine of this process, which counts what it does.
 type counter interface{ Stats() engine.Stats }
 
-// beginLooks begins to look at an engine.
-func beginLooks(ctx context.Context, e Engine) *looks {
+// newEngineMonitor starts to poll an engine.
+func newEngineMonitor(ctx context.Context, e Engine) *engineMonitor {
 	ctx, stop := context.WithCancel(ctx)
-	l := &looks{engine: e, stop: stop, done: make(chan struct{})}
+	l := &engineMonitor{engine: e, stop: stop, done: make(chan struct{})}
 	every := lookEveryRemote
 	if c, ok := e.(counter); ok {
 		l.before, every = c.Stats(), lookEvery
@@ -150,15 +150,15 @@ func beginLooks(ctx context.Context, e Engine) *looks {
 			select {
 			case <-ctx.Done():
 			case <-tick.C: // before it there is nothing to see
-				l.look(ctx, r)
+				l.readGauges(ctx, r)
 			}
 		}
 	}()
 	return l
 }
 
-// look reads the gauges of the engine.
-func (l *looks) look(ctx context.Context, r inference.Reporter) {
+// readGauges reads the gauges of the engine.
+func (l *engineMonitor) readGauges(ctx context.Context, r inference.Reporter) {
 	s, err := r.Status(ctx)
 	if err != nil { // the call itself meets what is wrong
 		return
@@ -168,8 +168,8 @@ func (l *looks) look(ctx context.Context, r inference.Reporter) {
 	l.usage.KVUse.Look(float64(s.Used) / float64(max(1, s.Capacity)))
 }
 
-// end returns what was seen. It does not wait for an engine that does not answer.
-func (l *looks) end() series.SamplerUse {
+// end returns the measurements. It does not wait for an engine that does not answer.
+func (l *engineMonitor) end() series.SamplerUse {
 	l.stop()
 	<-l.done
 	if c, ok := l.engine.(counter); ok {

@@ -30,7 +30,7 @@ func (e *localEngine) Status(context.Context) (inference.Status, error) {
 func TestGaugesOfAShortCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &localEngine{}
-		seen := beginLooks(t.Context(), e)
+		seen := newEngineMonitor(t.Context(), e)
 		time.Sleep(time.Millisecond)
 		e.running.Store(4)
 		time.Sleep(20 * time.Millisecond)
@@ -104,7 +104,7 @@ func TestLooks(t *testing.T) {
 		mean   float64
 	}{{here, &here.asked, 1999, 3}, {there, &there.asked, 4, 3}, {silent, &silent.asked, 1, 0}} {
 		synctest.Test(t, func(t *testing.T) {
-			l := beginLooks(t.Context(), c.engine)
+			l := newEngineMonitor(t.Context(), c.engine)
 			time.Sleep(10*time.Second - time.Millisecond)
 			begin := time.Now()
 			seen := l.end()

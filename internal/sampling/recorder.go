@@ -136,7 +136,7 @@ func countVersions(out *run.GroupRecord, t *rl.Trajectory) {
 	}
 }
 
-// What a sample takes in its stored form, at most: for each token, and beside them.
+// Largest stored size of a sample in bytes: of each token, and beside the tokens.
 const (
 	sampleBytes = 9
 	sampleHead  = 512

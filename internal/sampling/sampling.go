@@ -71,10 +71,10 @@ type sampler struct {
 	run      *run.Loaded
 	cfg      config.Run // as it is at the step that is sampled for
 	store    blob.Store
+	groups   groupWriter
 	runner   *rollout.Runner
 	policy   run.Policy
 	progress *Progress
-	now      func() time.Time
 	engine   Engine
 	programs atomic.Int64 // nanoseconds of processor time in the sandbox
 	calls    callTimes    // of trajectories that ended; guarded by the gathering
@@ -96,7 +96,7 @@ func (r *Service) withEngine(ctx context.Context, t target, progress *Progress, 
 		return err
 	}
 	defer release()
-	s := &sampler{store: r.Store, policy: t.policy, progress: progress, now: r.Now, run: used.run, cfg: used.run.Config.At(t.step), engine: used.engine}
+	s := &sampler{store: r.Store, policy: t.policy, progress: progress, run: used.run, cfg: used.run.Config.At(t.step), engine: used.engine, groups: groupWriter{used.run, r.Store, r.Now}}
 	if s.runner, err = r.newRunner(s.run, s.cfg, s.engine, &s.programs); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (r *Service) sampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 	var out run.Sampled
 	var spent busy
 	err := r.withEngine(ctx, target{in.Run, in.Policy, in.Step, fmt.Sprintf("step %d, problems %q", in.Step, in.ProblemIDs)}, progress, func(s *sampler) (err error) {
-		passes, seen := passesOf(s.engine), beginLooks(ctx, s.engine)
+		passes, seen := passesOf(s.engine), newEngineMonitor(ctx, s.engine)
 		loading := r.Now().Sub(started)
 		out, err = s.sampleStep(ctx, in)
 		spent = busy{programs: s.programs.Load(), passes: passesSince(passes, s.engine), usage: seen.end()}

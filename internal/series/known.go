@@ -10,8 +10,8 @@ func Known(metrics map[string]float64, name string) (value float64, known bool) 
 	return value, known
 }
 
-// Known are the series of a step's record that the step has, as Known says of each. What is read
-// must not be changed.
+// Known returns the series of a step's record that the step has; see the function Known. Callers
+// must not change the result.
 func (v Values) Known() Values {
 	if v[Reward] != 0 {
 		return v

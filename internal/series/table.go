@@ -185,8 +185,8 @@ var timeRows = []row{
 	always(OtherSeconds, Seconds, Lower, "everything else", func(s *Step) float64 { return max(0, s.Wall-s.Sampling-s.Training-s.Saving).Seconds() }),
 }
 
-// What was busy, measured by the machines. timing_s/gen and timing_s/tool say who was waited
-// for, which is another question.
+// Busy times, measured by the machines. timing_s/gen and timing_s/tool measure waiting,
+// which is another question.
 var busyRows = []row{
 	always(EngineCPU, Seconds, Lower, "processor time of the processes that sample, during sampling", func(s *Step) float64 { return sumBusy(s.SamplingBusy).process.Seconds() }),
 	always(SandboxCPU, Seconds, Lower, "processor time of the sandbox with its programs, during sampling", func(s *Step) float64 { return sumBusy(s.SamplingBusy).sandbox.Seconds() }),

@@ -15,8 +15,9 @@ import (
 	"temper/sandbox/jail"
 )
 
-// Check finds what keeps the service from starting, all at once, but for its store.
-// It waits a while for ports that a service of the home still has, and says so.
+// Check finds everything that keeps the service from starting, all at once, except for its
+// store. It waits a while for ports that a service of the home still has, and reports this
+// to say.
 func (o Options) Check(ctx context.Context, p *config.Process, say func(string)) error {
 	wrong := []error{cli.FindPython(p.Python), awaitListeners(ctx, p, o, say), checkLayers(ctx, p.Python, o.Require)}
 	if o.Embedded {
@@ -29,7 +30,7 @@ func (o Options) Check(ctx context.Context, p *config.Process, say func(string))
 	return errors.Join(wrong...)
 }
 
-// CheckServer asks the Temporal server that somebody else runs.
+// CheckServer connects to the Temporal server, unless this service runs the server.
 func (o Options) CheckServer(ctx context.Context, p *config.Process) error {
 	if o.Embedded {
 		return nil

@@ -18,19 +18,19 @@ import (
 	"temper/workers"
 )
 
-// childStopTimeout lies between SIGTERM and SIGKILL: a worker drains for 10 s, and
-// then a save may go on for 3.
+// childStopTimeout lies between SIGTERM and SIGKILL: a worker drains for 10 s, and a save
+// may then take another 3.
 const childStopTimeout = 15 * time.Second
 
-// silence is how long a child that is alive may give no answer before the screen
-// says so. The supervisor waits for its own time-out on top of that: a busy machine
-// may stop a process for some seconds, and that is no reason to kill it. An activity
-// that makes no progress in a process that runs is found by the activity's own watch.
+// silence is how long a child that is alive may give no answer before the screen shows it.
+// The supervisor waits for its own time-out on top of that: a busy machine may stop a
+// process for some seconds, which is no reason to kill it. The activity's own watch finds
+// an activity that makes no progress in a running process.
 const silence = 15 * time.Second
 
-// Children lists the processes of the service. They stop in the reverse order. The
-// sandbox starts beside the servers, and the roles when the servers are there: a role
-// goes on by itself when the sandbox is.
+// Children lists the processes of the service. They stop in the reverse order. The sandbox
+// starts beside the servers, and the roles start after the servers: a role waits for the
+// sandbox itself.
 func Children(p *config.Process, o Options) ([]proc.Child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -210,9 +210,8 @@ func temporalChild(p *config.Process, uiHosts string) (proc.Child, error) {
 	}, nil
 }
 
-// sandboxToken is the token of the environment, or one that nobody knows: all users
-// of a machine share its loopback address, and the sandbox runs their programs as
-// this user.
+// sandboxToken returns the token of the environment or a new random one: all users of a
+// machine share its loopback address, and the sandbox runs their programs as this user.
 func sandboxToken() string {
 	if token := os.Getenv(workers.SandboxTokenKey); token != "" {
 		return token

@@ -127,7 +127,7 @@ func finding(ok bool, name, detail string) Finding {
 	return f
 }
 
-// store uses all that a run needs of the store on a key of its own.
+// store tries every operation that a run needs of the store, on a new key.
 func store(ctx context.Context, p *config.Process) Finding {
 	if place, err := p.StorePlace(); err == nil && place.Kind == config.StoreS3D && proc.CheckListen(StoreAddress(place)) == nil {
 		path, err := StoreServerPath()

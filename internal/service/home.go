@@ -27,8 +27,8 @@ const (
 // there as long as the service runs, and stays behind when that is killed.
 func socketDir(p *config.Process) string { return filepath.Join(p.Home, "sockets") }
 
-// Claim makes this process the only `temper up` of its home, and removes what a
-// service that was killed left there. It waits a while for one that is dying, and says so.
+// Claim makes this process the only `temper up` of its home, and removes what a killed
+// service left there. It waits a while for one that is ending, and reports this to say.
 func Claim(ctx context.Context, p *config.Process, say func(string)) (release func(), err error) {
 	if err := os.MkdirAll(p.LogDir(), 0o755); err != nil {
 		return nil, err

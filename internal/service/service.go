@@ -22,8 +22,8 @@ type Options struct {
 	// Trainers is the number of processes that train together: the trainer and its
 	// members; 0 is 1.
 	Trainers int
-	// Backend and Mesh are those of the trainer, and of its rollouts where it samples;
-	// empty is the Go backend.
+	// Backend and Mesh describe the trainer, and its rollouts if it samples; empty is the
+	// Go backend.
 	Backend, Mesh string
 	// Dashboard is host:port of the dashboard; port 0 takes a free one, empty is none.
 	Dashboard string
@@ -44,8 +44,8 @@ func SupervisorPID() int {
 	return os.Getpid()
 }
 
-// serverPatience is how long a role of the service waits for a server that is started
-// again. A role that somebody starts by hand says at once that there is none.
+// serverPatience is how long a role of the service waits for a server that is being
+// restarted. A role that a user starts by hand fails at once if there is no server.
 const serverPatience = time.Minute
 
 // Patience is how long this process, as a role, waits for the Temporal server.

@@ -85,8 +85,8 @@ const (
 	maxMetrics = 1 << 20
 )
 
-// Processes are those of the service of a home, with what each says of itself. Errors:
-// fs.ErrNotExist, where no service runs there.
+// Processes returns the processes of the service of a home, with the state that each
+// reports. Errors: fs.ErrNotExist if no service runs there.
 func Processes(ctx context.Context, p *config.Process) ([]Process, error) {
 	data, err := os.ReadFile(statesFile(p))
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 // there, and the account is drawn at random once. The server gets it through its
 // environment, clients read the file, and the sandbox gets neither.
 
-// accountFormat is that of ~/.aws/credentials, so that other clients can use the file.
+// accountFormat is the format of ~/.aws/credentials, so that other clients can use the
+// file.
 const accountFormat = "[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n"
 
 // ServesStore reports whether the service starts the server of the store.

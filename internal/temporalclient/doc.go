@@ -5,6 +5,6 @@
 // safe point.
 //
 // Invariant: settings come from the same file and TEMPORAL_* variables as those of the
-// temporal command. What a pause holds follows from what the server says now, so several
+// temporal command. The server's current answer determines what a pause holds, so several
 // processes may watch, and each may die at any moment.
 package temporalclient

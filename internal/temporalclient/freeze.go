@@ -163,14 +163,14 @@ func (w *Watch) settle(ctx context.Context, root string) (held bool, err error) 
 			delete(w.tries, n.id)
 			return
 		}
-		err = errors.Join(err, w.tell(ctx, n.id, want))
+		err = errors.Join(err, w.sendFreeze(ctx, n.id, want))
 	})
 	return held, err
 }
 
-// tell tells a gate what holds it, a few times at most: one that does not take it runs
-// an older program.
-func (w *Watch) tell(ctx context.Context, id string, want *workflows.Freeze) error {
+// sendFreeze sends a gate the pause that holds it, at most maxTries times: a gate that does
+// not accept it runs an older program.
+func (w *Watch) sendFreeze(ctx context.Context, id string, want *workflows.Freeze) error {
 	t := w.tries[id]
 	if !t.freeze.Same(want) || t.n == 0 {
 		t = try{freeze: want}

@@ -49,7 +49,7 @@ func unpause(ctx context.Context, c client.Client, namespace, id, by, reason str
 		Namespace: namespace, WorkflowId: id, Identity: by, Reason: reason,
 	})
 	var already *serviceerror.FailedPrecondition
-	if err == nil || gone(err) || errors.As(err, &already) {
+	if err == nil || isNotFound(err) || errors.As(err, &already) {
 		return nil
 	}
 	return fmt.Errorf("unpause workflow %s: %w", id, err)

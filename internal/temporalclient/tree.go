@@ -38,7 +38,7 @@ func rootOf(ctx context.Context, c client.Client, id string) (string, error) {
 			return id, nil
 		}
 		above, err := c.DescribeWorkflowExecution(ctx, parent.GetWorkflowId(), parent.GetRunId())
-		if gone(err) || err == nil && !open(above) {
+		if isNotFound(err) || err == nil && !open(above) {
 			return id, nil // a run that was started by a restart outlives the other
 		}
 		if err != nil {
@@ -58,7 +58,7 @@ func open(d *workflowservice.DescribeWorkflowExecutionResponse) bool {
 	}
 }
 
-func gone(err error) bool {
+func isNotFound(err error) bool {
 	var missing *serviceerror.NotFound
 	return errors.As(err, &missing)
 }
@@ -66,7 +66,7 @@ func gone(err error) bool {
 // readTree describes a workflow and all below it. One that has ended is nil.
 func readTree(ctx context.Context, c client.Client, id string, depth int) (*node, error) {
 	described, err := c.DescribeWorkflowExecution(ctx, id, "")
-	if gone(err) || err == nil && !open(described) {
+	if isNotFound(err) || err == nil && !open(described) {
 		return nil, nil
 	}
 	if err != nil {

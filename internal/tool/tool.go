@@ -35,7 +35,7 @@ type Tool interface {
 	Call(ctx context.Context, c Call) (Answer, error)
 }
 
-// Spec is what there is to know of a tool.
+// Spec describes a tool.
 type Spec struct {
 	Name string
 	// Session says that the calls of a trajectory share one process.

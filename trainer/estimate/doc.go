@@ -10,7 +10,8 @@
 // gradient needs, in float32. Its figures are counted from the graph, and the tests of
 // tools/bench/trainerbench hold them to real steps within 15 %. XLA fuses elementwise
 // operations. Its figures count the values that a fused graph has to keep. Tests compare them
-// with its compiler's report, and they were compared with one GPU's (decisions 54 and 58).
+// with its compiler's report, and they were compared with one GPU's
+// (docs/decisions/0013-xla-devices-and-meshes.md).
 //
 // The forward passes that score a batch (rl.loss.entropy_fraction, several
 // minibatches, a reference policy) have no item: they come before the first update and

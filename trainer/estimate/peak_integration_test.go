@@ -75,7 +75,7 @@ func TestPeaks(t *testing.T) {
 }
 
 // TestOtherPeaks is TestPeaks on other shapes, and mixtures of switches. The
-// estimator's rules were corrected by some of them, see decision 13.
+// estimator's rules were corrected by some of them, see docs/decisions/0012-memory-on-the-cpu.md.
 func TestOtherPeaks(t *testing.T) {
 	two, six, eight := sized(3000, 160, 448, 5, 6), sized(8192, 224, 640, 7, 6), sized(5000, 192, 600, 8, 4)
 	mixed := chunked(3 * 320 * 1024)

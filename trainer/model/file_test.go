@@ -14,7 +14,7 @@ import (
 // edited returns the committed config.json with other fields; nil removes one.
 func edited(t *testing.T, changes map[string]any) []byte {
 	t.Helper()
-	data, err := os.ReadFile("../hf/testdata/tied/config.json")
+	data, err := os.ReadFile("../weights/hf/testdata/tied/config.json")
 	if err != nil {
 		t.Fatal(err)
 	}

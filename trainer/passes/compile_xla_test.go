@@ -32,7 +32,7 @@ func plannedDevice(backend string) estimate.Device {
 
 // TestXLAUpdatesInPlace: new weights and moments take the memory of the old ones, all of
 // it, on one device and on meshes, and the plan is near what the compiler says; see
-// docs/decisions/0041-memory-of-meshes.md.
+// docs/decisions/0013-xla-devices-and-meshes.md.
 func TestXLAUpdatesInPlace(t *testing.T) {
 	backend := xlatest.Backend(t)
 	device.OrderByMemory(backend)

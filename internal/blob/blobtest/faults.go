@@ -61,8 +61,8 @@ func (f faulty) put(t *testing.T, key string, data []byte, cond blob.Condition) 
 	}
 }
 
-// suffered fails the test when fewer requests were harmed than it relies on.
-func (f faulty) suffered(t *testing.T, before, want int) {
+// checkHits fails the test if fewer than want requests met a fault since before.
+func (f faulty) checkHits(t *testing.T, before, want int) {
 	t.Helper()
 	if got := f.Hits() - before; got < want {
 		t.Errorf("%d requests suffered a fault, want %d: the test shows nothing", got, want)
@@ -75,7 +75,7 @@ func passing(t *testing.T, f faulty) {
 			before := f.Hits()
 			f.Inject(fault, 1, "PUT", "")
 			f.put(t, string(fault)+"/"+key, data, blob.IfAbsent)
-			f.suffered(t, before, 1)
+			f.checkHits(t, before, 1)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func lostAnswer(t *testing.T, f faulty) {
 	before := f.Hits()
 	f.Inject(LoseAnswer, 2, "PUT", "") // the retry of the client meets the blob of its first try
 	f.put(t, "k", []byte("mine"), blob.IfAbsent)
-	f.suffered(t, before, 2)
+	f.checkHits(t, before, 2)
 	f.Inject(LoseAnswer, 1, "PUT", "")
 	if _, err := blob.PutBytes(t.Context(), f.s, "k", []byte("mine"), blob.IfAbsent); !errors.Is(err, blob.ErrExists) {
 		t.Errorf("a second writer of the same bytes got %v, want ErrExists", err)
@@ -95,7 +95,7 @@ func lostCompletion(t *testing.T, f faulty) {
 	before := f.Hits()
 	f.Inject(LoseAnswer, 1, "POST", "uploadId")
 	f.put(t, "k", f.data, blob.IfAbsent)
-	f.suffered(t, before, 1)
+	f.checkHits(t, before, 1)
 }
 
 func lostSwap(t *testing.T, f faulty) {
@@ -109,7 +109,7 @@ func lostSwap(t *testing.T, f faulty) {
 	if _, err := f.s.Swap(t.Context(), "head", first, []byte("epoch 2")); err != nil {
 		t.Error(err)
 	}
-	f.suffered(t, before, 2)
+	f.checkHits(t, before, 2)
 	want(t, f.s, "head", "epoch 2")
 }
 
@@ -118,7 +118,7 @@ func damagedRequest(t *testing.T, f faulty) {
 		before := f.Hits()
 		f.Inject(FlipRequest, 100, "PUT", "")
 		_, err := blob.PutBytes(t.Context(), f.s, key, data, blob.IfAbsent)
-		f.suffered(t, before, 1)
+		f.checkHits(t, before, 1)
 		if err == nil {
 			t.Errorf("%s: a damaged body was accepted", key)
 		}
@@ -135,7 +135,7 @@ func damagedAnswer(t *testing.T, f faulty) {
 		if _, err := blob.ReadKey(t.Context(), f.s, key); err != nil {
 			t.Errorf("%s: damage that passes: %v", key, err)
 		}
-		f.suffered(t, before, 1)
+		f.checkHits(t, before, 1)
 		f.Inject(FlipAnswer, 100, "GET", "")
 		if _, err := blob.ReadKey(t.Context(), f.s, key); !errors.Is(err, blob.ErrCorrupt) {
 			t.Errorf("%s: damage that stays gave %v, want ErrCorrupt", key, err)
@@ -152,7 +152,7 @@ func brokenRead(t *testing.T, f faulty) {
 	if err != nil || !bytes.Equal(got, f.data) {
 		t.Errorf("read %d bytes, error %v", len(got), err)
 	}
-	f.suffered(t, before, 3)
+	f.checkHits(t, before, 3)
 	f.Inject(CutAnswer, 2, "GET", "")
 	w := buffer(make([]byte, len(f.data)))
 	if _, err := readInto(t.Context(), f.s, "k", w); err != nil || !bytes.Equal(w, f.data) {
@@ -167,7 +167,7 @@ func stalledRead(t *testing.T, f faulty) {
 	const stall = 300 * time.Millisecond
 	started := time.Now()
 	_, err := blob.ReadKey(t.Context(), f.again(stall), "k")
-	f.suffered(t, before, 1)
+	f.checkHits(t, before, 1)
 	if took := time.Since(started); !errors.Is(err, blob.ErrUnavailable) || took > 20*stall+20*time.Second {
 		t.Errorf("a read that stands still gave %v after %s, want ErrUnavailable", err, took)
 	}

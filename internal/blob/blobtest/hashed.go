@@ -9,8 +9,8 @@ import (
 	"temper/internal/blob"
 )
 
-// hashedPut: bytes of another length are refused by whoever takes a hash unseen;
-// other bytes are refused by the Put or by the read that follows.
+// hashedPut: a store that takes over a hash without computing it refuses bytes of another
+// length; the Put or the next read refuses other bytes of the same length.
 func hashedPut(t *testing.T, s blob.Store) {
 	ctx := t.Context()
 	data := bytes.Repeat([]byte("0123456789"), 600_000) // more than the smallest part of an S3 upload

@@ -125,7 +125,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		flip(body)
+		flipBit(body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	default: // the answer is harmed, or nothing
 	}
@@ -134,7 +134,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			pr.SetURL(p.target)
 			pr.Out.Host = pr.In.Host // it is signed
 		},
-		ModifyResponse: func(resp *http.Response) error { return harm(r.Context(), fault, resp) },
+		ModifyResponse: func(resp *http.Response) error { return damageResponse(r.Context(), fault, resp) },
 		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		FlushInterval:  -1,
 	}
@@ -149,8 +149,8 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, code string) {
 	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>by the proxy</Message></Error>`, code)
 }
 
-// harm does to an answer what the fault says.
-func harm(ctx context.Context, fault Fault, resp *http.Response) error {
+// damageResponse applies a fault to an answer.
+func damageResponse(ctx context.Context, fault Fault, resp *http.Response) error {
 	switch fault {
 	case LoseAnswer:
 		return fmt.Errorf("%s", fault)
@@ -168,7 +168,7 @@ func harm(ctx context.Context, fault Fault, resp *http.Response) error {
 		}}
 	case FlipAnswer:
 		body, err := io.ReadAll(resp.Body)
-		flip(body)
+		flipBit(body)
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 		return err
 	default: // the request was harmed, or nothing
@@ -176,7 +176,7 @@ func harm(ctx context.Context, fault Fault, resp *http.Response) error {
 	return nil
 }
 
-func flip(body []byte) {
+func flipBit(body []byte) {
 	if len(body) > 0 {
 		body[len(body)/2] ^= 1
 	}

@@ -25,8 +25,8 @@ const (
 	SecretKey = "temper-test-secret"
 )
 
-// StartS3 starts an S3 server as a child process on a folder of its own, which
-// ends with the test, and puts its account into the environment.
+// StartS3 starts an S3 server as a child process on a new folder, ends it with the test,
+// and puts its account into the environment.
 func StartS3(t *testing.T, args ...string) S3Server {
 	t.Helper()
 	setAccount(t, AccessKey, SecretKey)

@@ -102,7 +102,7 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Cond
 	return blob.Ref{Key: key, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size}, nil
 }
 
-// stage has a file of its own filled, syncs it and returns its name.
+// stage creates a new file, calls fill on it, syncs it and returns its name.
 func (s *Store) stage(fill func(*os.File) error) (name string, err error) {
 	f, err := os.CreateTemp(filepath.Join(s.dir, staging), "put-*")
 	if err != nil {
@@ -292,15 +292,15 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// removeEmpty removes dir and the folders above it until one is not empty, or
-// somebody else is faster. It is best effort: an empty folder is no key.
+// removeEmpty removes dir and the folders above it until one is not empty or another
+// process has removed it. It is best effort: an empty folder is no key.
 func (s *Store) removeEmpty(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		parent, err := s.root.Open(path.Dir(dir))
 		if err != nil {
 			return
 		}
-		// Only rmdir: by now the name may be that of a blob.
+		// Only rmdir: the name may belong to a blob now.
 		err = unix.Unlinkat(int(parent.Fd()), path.Base(dir), unix.AT_REMOVEDIR)
 		_ = parent.Close() // opened for reading only
 		if err != nil {
@@ -342,7 +342,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// absent reports whether the error says that there is nothing under a name.
+// absent reports whether the error means that nothing exists under a name.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -10,10 +10,10 @@ import (
 // maxHeld bounds the folders that are held open.
 const maxHeld = 64
 
-// folders remembers which folders have durable names, up to the root of the store, so
-// that a Put into one of them syncs that folder alone. It holds each of them open: a
-// folder with the same inode is then the same folder, which nobody renames, and a
-// folder that is there keeps those above it from being removed.
+// folders remembers which folders have durable names, up to the root of the store, so that
+// a Put into one of them syncs that folder alone. It holds each of them open: a folder with
+// the same inode is then the same folder, because no process renames folders, and an
+// existing folder keeps its parents from being removed.
 type folders struct {
 	mu    sync.Mutex
 	held  map[string]*os.File
@@ -36,7 +36,7 @@ func (d *folders) isDurable(dir string, f *os.File) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// remember takes over open folders whose names are durable by now.
+// remember takes over open folders whose names are durable.
 func (d *folders) remember(found []openFolder) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,7 +20,7 @@ func (s *Store) RawPut(ctx context.Context, key string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	// Plain writers and readers keep the copy from choosing blocks of its own.
+	// Plain writers and readers keep io.CopyBuffer from choosing another block size.
 	_, err = io.CopyBuffer(struct{ io.Writer }{f}, &contextReader{ctx: ctx, r: r}, make([]byte, block))
 	if err == nil {
 		err = f.Sync()

@@ -85,7 +85,7 @@ func copyRange(ctx context.Context, r io.ReaderAt, w io.WriterAt, buf []byte, s 
 			return err
 		}
 		n, err := r.ReadAt(buf[:min(int64(len(buf)), s.end-s.at)], s.at)
-		if n == 0 && errors.Is(err, io.EOF) { // it was cut off by somebody else
+		if n == 0 && errors.Is(err, io.EOF) { // another process truncated the file
 			return io.ErrUnexpectedEOF
 		}
 		if err != nil && !errors.Is(err, io.EOF) {

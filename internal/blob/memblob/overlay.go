@@ -27,8 +27,8 @@ var _ blob.Store = (*Overlay)(nil)
 // NewOverlay lays a scratch over a base, which is only read.
 func NewOverlay(base, scratch blob.Store) *Overlay { return &Overlay{base: base, scratch: scratch} }
 
-// Hide makes what the base has under the keys absent; one that ends with a slash is
-// a folder. What the scratch has stays.
+// Hide makes the base's objects under the keys absent; a key that ends with a slash is a
+// folder. Objects of the scratch stay.
 func (s *Overlay) Hide(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

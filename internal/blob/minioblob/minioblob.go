@@ -1,8 +1,7 @@
-// Package minioblob owns a blob.Store on MinIO and servers like it through
-// minio-go: it makes the bucket where there is none, and can watch for keys.
+// Package minioblob implements blob.Store on MinIO and similar servers through minio-go: it
+// makes a missing bucket, and can watch for keys.
 //
-// Invariant: the package only translates; what a write or an answer means is
-// decided in package object.
+// Invariant: the package only translates; package object interprets writes and answers.
 package minioblob
 
 import (
@@ -24,10 +23,10 @@ import (
 )
 
 const (
-	// maxAttempts is the first request and the retries of the library.
+	// maxAttempts counts the first request and the library's retries.
 	maxAttempts = 3
-	// keepVersions is for how many days a bucket that we make keeps what was
-	// overwritten or deleted.
+	// keepVersions is the number of days for which a bucket of ours keeps overwritten and
+	// deleted objects.
 	keepVersions = 7
 )
 
@@ -40,9 +39,9 @@ type Store struct {
 
 var _ blob.Watcher = (*Store)(nil)
 
-// New opens the store at a place of kind StoreMinIO and sends nothing; Bootstrap
-// makes the bucket. stall is that of object.Config.
-// Errors: blob.ErrMisconfigured when there are no credentials.
+// New opens the store at a place of kind StoreMinIO and sends nothing; Bootstrap makes the
+// bucket. For stall see object.Config. Errors: blob.ErrMisconfigured when there are no
+// credentials.
 func New(c config.StorePlace, stall time.Duration) (*Store, error) {
 	transport, err := object.Transport(stall, c.CA)
 	if err != nil {
@@ -75,8 +74,8 @@ func New(c config.StorePlace, stall time.Duration) (*Store, error) {
 	}, nil
 }
 
-// Bootstrap makes the bucket when there is none. A bucket that it makes keeps
-// versions for a week, where the server can. It is idempotent.
+// Bootstrap makes the bucket if it is missing. A new bucket keeps versions for a week, if
+// the server can. It is idempotent.
 func (s *Store) Bootstrap(ctx context.Context) error {
 	exists, err := s.core.BucketExists(ctx, s.cfg.Bucket)
 	if err != nil {
@@ -93,8 +92,8 @@ func (s *Store) Bootstrap(ctx context.Context) error {
 	if err != nil {
 		return s.explain(ctx, err)
 	}
-	// Both are for people who delete by mistake. Nothing here relies on them, and
-	// servers without them are fine.
+	// Both protect people who delete by mistake. No code relies on them, so servers without
+	// them are fine.
 	if s.core.EnableVersioning(ctx, s.cfg.Bucket) == nil {
 		rules := lifecycle.NewConfiguration()
 		rules.Rules = []lifecycle.Rule{{
@@ -106,7 +105,7 @@ func (s *Store) Bootstrap(ctx context.Context) error {
 	return nil
 }
 
-// explain words an error of the bucket itself.
+// explain turns an error of the bucket itself into one of package blob.
 func (s *Store) explain(ctx context.Context, err error) error {
 	return s.Explain(ctx, "open bucket", "", failure(err))
 }
@@ -114,7 +113,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 // Client is minio-go's client of the store, for measurements against it.
 func (s *Store) Client() *minio.Client { return s.core.Client }
 
-// failure turns an error of minio-go into one that package object understands.
+// failure turns an error of minio-go into an *object.Failure.
 func failure(err error) error {
 	var response minio.ErrorResponse
 	if err == nil || !errors.As(err, &response) || response.StatusCode == 0 {

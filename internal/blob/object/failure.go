@@ -99,8 +99,8 @@ func statusVerdict(status int) verdict {
 	}
 }
 
-// Explain turns an error of the API into one of the port: a sentinel, one line
-// and what to do. An end of the context stays what it is.
+// Explain turns an error of the API into an error of package blob: a sentinel, one line and
+// what to do. It returns an error of the context unchanged.
 func (s *Store) Explain(ctx context.Context, op, key string, err error) error {
 	if err == nil {
 		return nil

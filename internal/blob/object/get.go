@@ -14,13 +14,13 @@ import (
 	"temper/internal/blob"
 )
 
-// maxResumes is how often a read that broke off goes on where it was, without a
-// byte of progress in between.
+// maxResumes is how often a broken read is resumed at its offset without a byte of progress
+// in between.
 const maxResumes = 2
 
-// Get implements blob.Store. The stream goes on by itself after a lost
-// connection, and where the server knows the CRC64NVME of the object it ends in
-// ErrCorrupt when other bytes arrived.
+// Get implements blob.Store. The stream resumes by itself after a lost connection. If the
+// server knows the CRC64NVME of the object, the stream ends in ErrCorrupt when other bytes
+// arrived.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return &stream{ctx: ctx, s: s, key: key, body: body, object: o, end: o.Size, sum: NewChecksum()}, nil
 }
 
-// GetRange implements blob.Store. The stream goes on by itself after a lost
-// connection, like that of Get.
+// GetRange implements blob.Store. The stream resumes by itself after a lost connection,
+// like the stream of Get.
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	if err := errors.Join(ctx.Err(), blob.CheckRange(key, offset)); err != nil {
 		return nil, err

@@ -57,10 +57,9 @@ type Upload struct {
 	Started time.Time
 }
 
-// API is the part of S3 that a client library has to bring. Keys are those of
-// the bucket. A call makes one request, or several where the library retries;
-// all errors that come from an answer are a *Failure. Implementations are safe
-// for concurrent use.
+// API is the part of S3 that a client library has to bring. Keys are the bucket's keys. A
+// call makes one request, or several where the library retries; every error that the server
+// answers is a *Failure. Implementations are safe for concurrent use.
 type API interface {
 	Head(ctx context.Context, key string) (Object, error)
 	Get(ctx context.Context, key string, r Range) (io.ReadCloser, Object, error)

@@ -15,12 +15,12 @@ import (
 	"temper/internal/blob"
 )
 
-// maxTries bounds how often a small write is sent again when the server says
-// that another write of the key was under way.
+// maxTries bounds how often a small write is sent again when the server reports a
+// concurrent write of the key.
 const maxTries = 5
 
-// Put implements blob.Store. What fits into one part is one request; the rest is
-// a multipart upload that is hashed while it is sent.
+// Put implements blob.Store. An object that fits into one part is one request; a larger one
+// is a multipart upload that is hashed while it is sent.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
 	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
 		return blob.Ref{}, err
@@ -43,7 +43,7 @@ func (s *Store) PutHashed(ctx context.Context, want blob.Ref, r io.Reader) error
 	return s.send(ctx, want.Key, &source{ctx: ctx, r: r, want: &want, partSize: s.cfg.PartSize}, Match{})
 }
 
-// send moves all of the source under key.
+// send stores all bytes of the source under key.
 func (s *Store) send(ctx context.Context, key string, src *source, m Match) error {
 	first := s.takeBuffer()
 	defer s.parts.Put(first)
@@ -65,7 +65,7 @@ func (s *Store) send(ctx context.Context, key string, src *source, m Match) erro
 	return nil
 }
 
-// putError is Explain for a write, where a refused condition means that the key exists.
+// putError explains the error of a write: a refused condition means that the key exists.
 func (s *Store) putError(ctx context.Context, key string, err error) error {
 	var broken *sourceError
 	switch {
@@ -78,7 +78,7 @@ func (s *Store) putError(ctx context.Context, key string, err error) error {
 	}
 }
 
-// write puts a small object and finds out what an unclear answer meant.
+// write puts a small object, and resolves an unclear answer.
 func (s *Store) write(ctx context.Context, key string, body Body, m Match) error {
 	nonce := rand.Text()
 	for try := 1; ; try++ {
@@ -93,9 +93,9 @@ func (s *Store) write(ctx context.Context, key string, body Body, m Match) error
 	}
 }
 
-// settle returns nil when the write with the nonce is what the key holds, and
-// otherwise the error that the write got. A HEAD decides, so that the winner of
-// a race whose answer was lost is never told that another one won.
+// settle returns nil if the key holds the write with the nonce, and otherwise the error got
+// of the write. A HEAD decides, so that the winner of a race whose answer was lost never
+// gets an error that another write won.
 func (s *Store) settle(ctx context.Context, key, nonce string, got error) error {
 	if !unclear(got) {
 		return got
@@ -107,14 +107,14 @@ func (s *Store) settle(ctx context.Context, key, nonce string, got error) error 
 	case err == nil && o.Nonce == nonce:
 		return nil
 	case err != nil && !isAbsent(err) && (refused(got) || isGone(got)):
-		return err // nobody says whose bytes made the server refuse these
+		return err // it remains unknown which write the server refused
 	default:
 		return got
 	}
 }
 
-// conflicts reports that the server gave way to another request for the key and
-// says nothing about the condition.
+// conflicts reports whether the server refused the request because of a concurrent one for
+// the key, and not because of the condition.
 func conflicts(err error) bool {
 	var f *Failure
 	return errors.As(err, &f) && f.Status == http.StatusConflict
@@ -128,15 +128,15 @@ func (s *Store) takeBuffer() *bytes.Buffer {
 	return new(bytes.Buffer)
 }
 
-// source cuts a reader into parts and hashes what passes.
+// source splits a reader into parts and hashes them.
 type source struct {
 	ctx      context.Context // of the Put that owns the source
 	r        io.Reader
-	sum      hash.Hash // nil where the caller has hashed
-	want     *blob.Ref // nil, or what the caller has hashed
+	sum      hash.Hash // nil if the caller has hashed
+	want     *blob.Ref // the hash of the caller, or nil
 	size     int64
 	partSize int64
-	ahead    []byte // one byte that was read to see whether there is more
+	ahead    []byte // one byte read ahead by peek
 	done     bool
 }
 
@@ -146,7 +146,7 @@ type sourceError struct{ err error }
 func (e *sourceError) Error() string { return e.err.Error() }
 func (e *sourceError) Unwrap() error { return e.err }
 
-// fill reads the next part into b. After the last part done is set.
+// fill reads the next part into b. It sets done with the last part.
 func (s *source) fill(b *bytes.Buffer) error {
 	_, _ = b.Write(s.ahead) // a buffer takes all
 	_, err := b.ReadFrom(io.LimitReader(s, s.partSize-int64(len(s.ahead))))
@@ -171,7 +171,8 @@ func (s *source) fill(b *bytes.Buffer) error {
 	return nil
 }
 
-// peek finds out whether the source has ended, which a short part shows already.
+// peek sets done if the source has ended. A short part has ended; otherwise peek reads one
+// byte ahead.
 func (s *source) peek(short bool) error {
 	s.ahead = nil
 	if short {

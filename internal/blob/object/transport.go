@@ -15,13 +15,13 @@ import (
 
 const (
 	dialTimeout = 10 * time.Second
-	// idleConnections is enough for several blobs at once to keep their connections.
+	// idleConnections lets several concurrent blobs keep their connections.
 	idleConnections = 64
-	// writeChunk is how much is sent under one deadline.
+	// writeChunk is the number of bytes that are sent under one deadline.
 	writeChunk = 64 << 10
 )
 
-// Transport returns an HTTP transport that is set up by Tune.
+// Transport returns an HTTP transport with the settings of Tune.
 func Transport(stall time.Duration, ca string) (*http.Transport, error) {
 	pool, err := Trust(ca)
 	if err != nil {
@@ -32,9 +32,9 @@ func Transport(stall time.Duration, ca string) (*http.Transport, error) {
 	return t, nil
 }
 
-// Tune makes the connections of a transport fail when nothing moves on them for
-// the stall time, 0 = DefaultStall, however long a transfer takes in all. pool
-// holds the certificates to trust, nil for the system's.
+// Tune makes the connections of a transport fail if no byte moves on them for the stall
+// time, however long the whole transfer takes. 0 is DefaultStall. pool holds the
+// certificates to trust, nil for the system's.
 func Tune(t *http.Transport, stall time.Duration, pool *x509.CertPool) {
 	if stall == 0 {
 		stall = DefaultStall
@@ -56,7 +56,7 @@ func Tune(t *http.Transport, stall time.Duration, pool *x509.CertPool) {
 	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
-// Trust returns the system's certificates and those of the file, nil for "".
+// Trust returns the system's certificates and those of the file ca; nil for "".
 func Trust(ca string) (*x509.CertPool, error) {
 	if ca == "" {
 		return nil, nil
@@ -75,8 +75,8 @@ func Trust(ca string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// watchedConn pushes its deadline forward with every byte that moves, in either
-// direction: while a body is sent nothing is read, and the other way round.
+// watchedConn extends its deadline with every byte that moves in either direction: while a
+// body is sent nothing is read, and vice versa.
 type watchedConn struct {
 	net.Conn
 	stall time.Duration

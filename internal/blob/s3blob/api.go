@@ -63,7 +63,7 @@ func (a *api) Get(ctx context.Context, key string, r object.Range) (io.ReadClose
 	}, nil
 }
 
-// fullSum is the checksum if it is that of all bytes.
+// fullSum returns the checksum if it covers all bytes.
 func fullSum(sum *string, kind types.ChecksumType) string {
 	if kind == types.ChecksumTypeComposite {
 		return ""

@@ -43,9 +43,9 @@ type Store struct {
 	bucket string
 }
 
-// New opens the store at a place of kind StoreS3 or StoreS3D; stall is that of
-// object.Config. It finds the credentials but sends nothing to the bucket.
-// Errors: blob.ErrMisconfigured when there are no credentials.
+// New opens the store at a place of kind StoreS3 or StoreS3D; for stall see object.Config.
+// It finds the credentials but sends nothing to the bucket. Errors: blob.ErrMisconfigured
+// when there are no credentials.
 func New(ctx context.Context, c config.StorePlace, stall time.Duration) (*Store, error) {
 	pool, err := object.Trust(c.CA)
 	if err != nil {
@@ -54,7 +54,7 @@ func New(ctx context.Context, c config.StorePlace, stall time.Duration) (*Store,
 	options := []func(*awsconfig.LoadOptions) error{
 		// The SDK's own kind of client: it also honours AWS_CA_BUNDLE.
 		awsconfig.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { object.Tune(t, stall, pool) })),
-		awsconfig.WithLogger(logging.Nop{}), // what matters comes as an error; lines of its own are no part of a log of JSON
+		awsconfig.WithLogger(logging.Nop{}), // failures arrive as errors; the SDK's plain lines would break a log of JSON
 		awsconfig.WithRetryer(func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff })
 		}),

@@ -10,7 +10,7 @@ type stmt interface {
 	exec(st *state) (jump, error)
 }
 
-// jump says how the statements around a statement go on after it.
+// jump tells the statements around a statement how to continue after it.
 type jump int
 
 const (

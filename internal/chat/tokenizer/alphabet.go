@@ -29,7 +29,7 @@ func runeBytes() map[rune]byte {
 	return m
 }
 
-func unspell(runes map[rune]byte, name string) ([]byte, error) {
+func decodeName(runes map[rune]byte, name string) ([]byte, error) {
 	if name == "" {
 		return nil, fmt.Errorf("vocabulary has an empty token")
 	}

@@ -123,7 +123,7 @@ func (t *Tokenizer) checkIDs(numVocab int) error {
 // added token. The library reads every token in the alphabet of bytes and keeps a
 // token that is not spelled in it. ASCII without spaces never changes.
 func decodeContent(runes map[rune]byte, spelled string) []byte {
-	if content, err := unspell(runes, spelled); err == nil {
+	if content, err := decodeName(runes, spelled); err == nil {
 		return content
 	}
 	return []byte(spelled)
@@ -155,7 +155,7 @@ func (t *Tokenizer) fillVocab(vocab map[string]int32) error {
 		if addedNames[name] {
 			continue
 		}
-		content, err := unspell(runes, name)
+		content, err := decodeName(runes, name)
 		if err != nil {
 			return err
 		}

@@ -97,7 +97,7 @@ func newLearner(t *Tokenizer, corpus iter.Seq[string]) *learner {
 	return l
 }
 
-// countPieces returns the pieces of more than one byte in order of their text.
+// countPieces returns the pieces with two or more bytes in order of their text.
 func countPieces(t *Tokenizer, corpus iter.Seq[string]) []word {
 	counts := map[string]int{}
 	for text := range corpus {

@@ -92,8 +92,8 @@ func keySchema(k key) object {
 	return out
 }
 
-// toolsSchema allows a list of names and files, and a mapping from names to options,
-// where a name of the user's is that of a file.
+// toolsSchema allows a list of names and files, and a mapping from names to options, in
+// which a name that is not built in belongs to a file.
 func toolsSchema(k key) object {
 	names, _ := config.EnumOf(k.field.Tag)
 	var properties object

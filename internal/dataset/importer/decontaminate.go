@@ -19,8 +19,8 @@ import (
 type Decontaminated struct {
 	Read int64 `json:"read"`
 	Kept int64 `json:"kept"`
-	// Same are dropped rows whose prompt is that of a benchmark problem; Overlapping are
-	// those that share a sequence of words with one.
+	// Same counts dropped rows that have the prompt of a benchmark problem; Overlapping
+	// counts dropped rows that share a sequence of words with one.
 	Same        int64 `json:"same"`
 	Overlapping int64 `json:"overlapping"`
 	// Benchmarks counts the dropped rows by file of the benchmark, and Problems the
@@ -113,8 +113,8 @@ func ReadItems(path string, opts layout.Options, yield func(rows.Row, *layout.La
 	})
 }
 
-// eachItem calls visit with each row of a file, as far as it could be read, and why it
-// could not be read whole. What visit returns ends it, with the row's place.
+// eachItem calls visit with each row of a file and the error of reading the row, if any. An
+// error of visit ends it, with the row's place.
 func eachItem(path string, opts layout.Options, visit func(rows.Row, *layout.Layout, *layout.Item, error) error) (err error) {
 	l, err := DetectFile(path)
 	if err != nil {

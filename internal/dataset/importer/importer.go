@@ -1,6 +1,6 @@
-// Package importer owns the import of public data sets: it reads their files row by row,
-// turns the rows into problems or dialogues, cleans them, and says what became of each. An
-// import that was interrupted goes on where it was.
+// Package importer imports public data sets: it reads their files row by row, turns the
+// rows into problems or dialogues, cleans them, and reports the fate of each. An
+// interrupted import resumes where it was.
 //
 // Invariant: rows read are rows kept, dropped and bad, whatever happens; the output is a
 // function of the files and the options, with or without interruptions.
@@ -23,9 +23,9 @@ import (
 type Options struct {
 	// Layout is the name of a layout; "" recognizes it from the rows.
 	Layout string `json:"layout"`
-	// Fields are those of layout.Options.
+	// Fields names the fields of a row; see layout.Options.
 	Fields layout.Options `json:"fields"`
-	// Source and License are those of rows that state none; "" looks further.
+	// Source and License apply to rows that state none; "" looks further.
 	Source  string `json:"source"`
 	License string `json:"license"`
 	// Env is the environment that judges problems that name none.
@@ -64,9 +64,9 @@ var ErrTooManyBad = errors.New("too many bad rows")
 // checkpointRows is how many rows an import may lose.
 const checkpointRows = 50_000
 
-// Run imports files into one file out, in their order. It stops at the end of ctx with
-// what is needed to go on. The report is never nil. Errors: ErrTooManyBad; those of files,
-// which name them.
+// Run imports files into one file out, in their order. If ctx ends, Run stops and stores
+// what a later Run needs to resume. The report is never nil. Errors: ErrTooManyBad; errors
+// of files, which name them.
 func Run(ctx context.Context, files []string, out string, opts Options) (*Report, error) {
 	if len(files) == 0 {
 		return newReport(), errors.New("no files to import")
@@ -76,7 +76,7 @@ func Run(ctx context.Context, files []string, out string, opts Options) (*Report
 		return newReport(), err
 	}
 	im := &imported{opts: opts, out: w, report: w.state.Report, seen: w.seen}
-	defer im.report.listLargest() // when the place to go on from is written
+	defer im.report.listLargest() // after the checkpoint is written
 	for n := w.state.File; n < len(files); n++ {
 		if err := im.readFile(ctx, n, files[n]); err != nil && im.report.Read == 0 {
 			return im.report, errors.Join(err, w.discard())
@@ -147,7 +147,7 @@ func (im *imported) readFile(ctx context.Context, number int, path string) (err 
 		}
 	}
 	if im.over() {
-		return nil // the last place to go on from stays
+		return nil // the last checkpoint stays
 	}
 	return im.out.checkpoint(number+1, im.report)
 }
@@ -183,8 +183,8 @@ func (im *imported) countRow(l *layout.Layout, file *File, row rows.Row) error {
 	return err
 }
 
-// pause ends an import that has too many bad rows or is to stop, and makes a place to go on
-// from now and then.
+// pause ends an import that has too many bad rows or is to stop, and writes a checkpoint
+// now and then.
 func (im *imported) pause(ctx context.Context, number int) error {
 	switch n := im.report.Read; {
 	case im.over() && im.report.NumBad() >= im.opts.MaxBad+maxExamples:

@@ -17,7 +17,7 @@ import (
 	"temper/internal/fault"
 )
 
-// What the shares of a mix are.
+// Units of the shares of a mix.
 const (
 	ByEpochs  = "epochs"
 	ByWeights = "weights"

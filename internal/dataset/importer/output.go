@@ -45,7 +45,7 @@ type state struct {
 	Report *Report `json:"report"`
 }
 
-// output writes rows and what an import needs to go on.
+// output writes rows and the checkpoint from which an import resumes.
 type output struct {
 	path  string
 	state state
@@ -58,7 +58,7 @@ type output struct {
 	seen  map[dataset.Key]struct{}
 }
 
-// openOutput begins an import or goes on with one of the same files and options.
+// openOutput begins an import or resumes one of the same files and options.
 func openOutput(files []string, out string, opts Options) (*output, error) {
 	if err := checkOutput(out, slices.Concat(files, opts.AlsoRead), opts.Overwrite); err != nil {
 		return nil, err
@@ -190,8 +190,8 @@ func (o *output) remember(key dataset.Key) {
 	_, _ = o.marks.Write(key[:]) // a bufio.Writer keeps its error for Flush
 }
 
-// checkpoint makes what was read so far the place to go on from. File is the number of the
-// file that is being read.
+// checkpoint makes the rows read so far durable, with the place from which an import
+// resumes. File is the number of the file that is being read.
 func (o *output) checkpoint(file int, r *Report) error {
 	for _, w := range []*bufio.Writer{o.rows, o.marks} {
 		if err := w.Flush(); err != nil {
@@ -211,7 +211,7 @@ func (o *output) checkpoint(file int, r *Report) error {
 	return replaceFile(o.path+stateEnding, data)
 }
 
-// suspend closes the files. keep leaves the last place to go on from as it is.
+// suspend closes the files. keep leaves the last checkpoint as it is.
 func (o *output) suspend(keep bool, file int, r *Report) error {
 	var err error
 	if !keep {

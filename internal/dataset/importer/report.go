@@ -26,7 +26,7 @@ type Report struct {
 	// Complete is false where the import stopped early.
 	Complete bool   `json:"complete"`
 	Out      string `json:"out,omitempty"`
-	// OutSHA256 and OutBytes are those of the file that was written.
+	// OutSHA256 and OutBytes describe the file that was written.
 	OutSHA256 string `json:"out_sha256,omitempty"`
 	OutBytes  int64  `json:"out_bytes,omitempty"`
 	Files     []File `json:"files"`
@@ -44,7 +44,8 @@ type Report struct {
 	// Examples are the first rows of each reason.
 	Examples map[layout.Reason][]Example `json:"examples,omitempty"`
 
-	// places are those of Sources, without their rows; nil before the first row.
+	// places maps a source without its row count to its index in Sources; nil before the
+	// first row.
 	places map[SourceCount]int
 }
 
@@ -130,7 +131,8 @@ func (r *Report) keep(source, license string, notes []layout.Note) {
 	}
 }
 
-// listLargest leaves the largest sources of many. A report that goes on must not call it.
+// listLargest drops all but the largest of many sources. A report that is still filled must
+// not call it.
 func (r *Report) listLargest() {
 	if len(r.Sources) <= maxSources {
 		return

@@ -114,7 +114,7 @@ func appendOrigin(out []byte, item *layout.Item) []byte {
 	return appendText(append(out, `,"license":`...), item.License)
 }
 
-// appendText writes a JSON string. What is no UTF-8 has been refused before.
+// appendText writes a JSON string. Callers have refused invalid UTF-8 before.
 func appendText(out []byte, text string) []byte {
 	quoted, err := jsontext.AppendQuote(out, text)
 	if err != nil {

@@ -28,8 +28,8 @@ type Item struct {
 	// itself states.
 	ID, Source, License string
 
-	// Prompt and Answer are of a problem; the others are those of our own format. Answer
-	// is "" where there is none.
+	// Prompt and Answer are fields of a problem, the others are fields of our own format.
+	// Answer is "" where there is none.
 	Prompt, Answer string
 	Env, Fixture   string
 	Level          int

@@ -175,7 +175,7 @@ func (p *literal) dict(depth int) (jinja.Value, bool) {
 	return out, true
 }
 
-// escapes are those of Python and JSON that stand for one sign.
+// escapes are the escape sequences of Python and JSON that stand for one character.
 var escapes = map[byte]string{'n': "\n", 't': "\t", 'r': "\r", 'b': "\b", 'f': "\f", '\\': `\`, '\'': "'", '"': `"`, '/': "/", '0': "\x00"}
 
 func (p *literal) quoted(quote byte) (jinja.Value, bool) {

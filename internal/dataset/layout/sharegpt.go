@@ -56,7 +56,7 @@ func readShareGPT(o *Object, item *Item, _ Options) error {
 		if bad != nil {
 			return bad
 		}
-		if err := b.say(u.From, text); err != nil {
+		if err := b.addTurn(u.From, text); err != nil {
 			err.Detail = "message " + itoa(i) + ": " + err.Detail
 			return err
 		}
@@ -90,8 +90,8 @@ func (b *builder) call(calls ...chat.ToolCall) {
 	b.messages[last].ToolCalls = append(b.messages[last].ToolCalls, calls...)
 }
 
-// say adds what somebody says in ShareGPT's words.
-func (b *builder) say(from, text string) *Reject {
+// addTurn adds a turn that has the fields "from" and "value" of ShareGPT.
+func (b *builder) addTurn(from, text string) *Reject {
 	if from == "function_call" || from == "tool_call" {
 		calls, bad := readCalls(jsontext.Value(text))
 		if bad == nil {
@@ -201,8 +201,8 @@ func readToolACE(o *Object, item *Item, _ Options) error {
 	return nil
 }
 
-// listIn finds the first list of objects in a text. It goes on behind what it has read, so
-// that a text full of brackets costs no more than its length.
+// listIn finds the first list of objects in a text. It never reads a byte twice, so that a
+// text full of brackets takes linear time.
 func listIn(text string) (*jinja.List, bool) {
 	for {
 		at := strings.IndexByte(text, '[')

@@ -20,8 +20,8 @@ type node struct {
 	key string
 	// first is the first column below, and columns are all of them.
 	first, columns int
-	// def is the definition level from which the node is there; rep the repetition level
-	// at which a repeated node goes on.
+	// def is the definition level from which the node is there; rep is the repetition level
+	// of a further element of a repeated node.
 	def, rep           int
 	optional, repeated bool
 	fields             []*node // nil for a leaf

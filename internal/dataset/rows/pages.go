@@ -45,7 +45,7 @@ type pageReader struct {
 	chunk  *format.ColumnMetaData
 	column int
 	weigh  weigher
-	held   *held
+	held   *pageMemory
 	unpack *unpacker
 
 	next int64 // in the file
@@ -76,8 +76,8 @@ func begins(chunk *format.ColumnMetaData) int64 {
 	return chunk.DataPageOffset
 }
 
-// ReadAt reads from the beginning, or goes on where the last call ended, up to the end of the
-// header of a page or of its body.
+// ReadAt reads from the beginning, or continues where the last call ended, up to the end of
+// the header of a page or of its body.
 func (r *pageReader) ReadAt(p []byte, off int64) (int, error) {
 	if off == 0 {
 		r.next, r.at, r.head, r.body, r.packed = begins(r.chunk), 0, nil, nil, packedPage{}
@@ -121,7 +121,8 @@ func (r *pageReader) read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// advance finds the next page, io.EOF, and writes a header that says what it is now.
+// advance finds the next page, or io.EOF, and writes a header that describes the page as it
+// is now.
 func (r *pageReader) advance() error {
 	left := min(begins(r.chunk)+r.chunk.TotalCompressedSize, r.size) - r.next
 	if left <= 0 {

@@ -184,7 +184,7 @@ func TestBombs(t *testing.T) {
 
 // TestHeld: pages that were passed need no room any more.
 func TestHeld(t *testing.T) {
-	h := held{pages: make([]int64, 2), dicts: make([]int64, 2)}
+	h := pageMemory{pages: make([]int64, 2), dicts: make([]int64, 2)}
 	for range 100 {
 		h.begin()
 		for column := range 2 {

@@ -21,7 +21,7 @@ type parquetRows struct {
 	meta *format.FileMetaData
 	// plain is the file without compression, see openPlain.
 	plain  *parquet.File
-	held   held
+	held   pageMemory
 	unpack unpacker
 	pages  []*pageReader // of open
 	fields []*node
@@ -78,7 +78,7 @@ func (p *parquetRows) next() (row Row, err error) {
 	values := p.buf[p.at]
 	p.at++
 	p.num++
-	if err := p.deal(values); err != nil {
+	if err := p.splitColumns(values); err != nil {
 		return Row{}, fmt.Errorf("row %d: %w", p.num, err)
 	}
 	p.out = append(p.out[:0], '{')
@@ -149,7 +149,7 @@ func (p *parquetRows) openNext() error {
 func (p *parquetRows) openGroup(group parquet.RowGroup) error {
 	chunks := p.meta.RowGroups[p.group].Columns
 	columns := columnGroup{RowGroup: group}
-	p.held = held{pages: make([]int64, len(chunks)), dicts: make([]int64, len(chunks))}
+	p.held = pageMemory{pages: make([]int64, len(chunks)), dicts: make([]int64, len(chunks))}
 	p.pages = p.pages[:0]
 	for i, c := range group.ColumnChunks() {
 		file, ok := c.(*parquet.FileColumnChunk)
@@ -189,8 +189,8 @@ func (p *parquetRows) closeGroup() error {
 	return err
 }
 
-// deal parts the values of a row by column.
-func (p *parquetRows) deal(values parquet.Row) error {
+// splitColumns splits the values of a row by column.
+func (p *parquetRows) splitColumns(values parquet.Row) error {
 	p.cells = p.cells[:0]
 	for start := 0; start < len(values); {
 		column, end := values[start].Column(), start+1

@@ -1,9 +1,9 @@
-// Package rows owns the reading of rows from files of any form that public data sets
-// come in: JSON lines, a JSON list or a sequence of JSON objects, and Parquet. Each row
-// is handed out as one JSON object. What the fields mean is none of its business.
+// Package rows reads rows from files of every form in which public data sets come: JSON
+// lines, a JSON list or a sequence of JSON objects, and Parquet. It hands out each row as
+// one JSON object and does not interpret the fields.
 //
-// Invariant: no row is skipped in silence, and the memory is that of one row and of the
-// pages of a Parquet file that hold it, which are bounded by MaxPages.
+// Invariant: no row is skipped in silence. Memory holds one row and the pages of a Parquet
+// file that contain it, which MaxPages bounds.
 package rows
 
 import (

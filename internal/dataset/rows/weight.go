@@ -25,15 +25,15 @@ const (
 // ErrPages means that the pages of a file need more memory than MaxPages.
 var ErrPages = fmt.Errorf("its pages take more than %d MiB of memory at once, the limit: write the file again with fewer rows in a page, or as JSON lines", MaxPages>>20)
 
-// held counts the memory of the pages that are decoded at once.
-type held struct {
+// pageMemory counts the memory of the pages that are decoded at once.
+type pageMemory struct {
 	sum int64
-	// pages and dicts are those of the columns last read.
+	// pages and dicts are the weights of the last page and dictionary of each column.
 	pages, dicts []int64
 }
 
 // begin starts another read, which needs no pages but the last ones of each column.
-func (h *held) begin() {
+func (h *pageMemory) begin() {
 	h.sum = 0
 	for i := range h.pages {
 		h.sum += h.pages[i] + h.dicts[i]
@@ -41,9 +41,9 @@ func (h *held) begin() {
 }
 
 // fits says whether a page has room.
-func (h *held) fits(weight int64) bool { return weight <= MaxPages-h.sum }
+func (h *pageMemory) fits(weight int64) bool { return weight <= MaxPages-h.sum }
 
-func (h *held) add(column int, dictionary bool, weight int64) {
+func (h *pageMemory) add(column int, dictionary bool, weight int64) {
 	h.sum += weight
 	if dictionary {
 		h.dicts[column] = weight
@@ -88,7 +88,7 @@ func numValues(h *format.PageHeader) int32 {
 	}
 }
 
-// unpacked is the weight of a page by its bytes, which are those of the levels and the values.
+// unpacked returns the weight of a page from its unpacked bytes, levels and values.
 func (w weigher) unpacked(h *format.PageHeader, page []byte) (int64, error) {
 	weight := w.declared(h)
 	var repetition, definition []byte

@@ -13,7 +13,7 @@ var requests atomic.Int64
 
 // begin waits until no policy is being loaded and counts a request in. leave counts
 // it out.
-func (e *Engine) begin(ctx context.Context, version int64) (now held, leave func(), err error) {
+func (e *Engine) begin(ctx context.Context, version int64) (now heldPolicy, leave func(), err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
@@ -30,14 +30,14 @@ func (e *Engine) begin(ctx context.Context, version int64) (now held, leave func
 			e.mu.Lock()
 			e.waiting--
 			if ctx.Err() != nil {
-				return held{}, nil, ctx.Err()
+				return heldPolicy{}, nil, ctx.Err()
 			}
 			continue
 		}
 		break
 	}
 	if e.current.version < 0 || version >= 0 && version != e.current.version {
-		return held{}, nil, fmt.Errorf("engine %s holds version %d, want %d: %w", e.cfg.Kind, e.current.version, version, inference.ErrStaleVersion)
+		return heldPolicy{}, nil, fmt.Errorf("engine %s holds version %d, want %d: %w", e.cfg.Kind, e.current.version, version, inference.ErrStaleVersion)
 	}
 	e.running++
 	return e.current, e.leave, nil
@@ -75,7 +75,7 @@ func (e *Engine) drain(ctx context.Context) error {
 }
 
 // open lets requests start under the policy.
-func (e *Engine) open(now held) {
+func (e *Engine) open(now heldPolicy) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.current, e.drained = now, nil

@@ -77,7 +77,7 @@ type Engine struct {
 	loads, changes mutex
 
 	mu       sync.Mutex
-	current  held
+	current  heldPolicy
 	resumed  chan struct{} // closed while requests may start
 	running  int
 	drained  chan struct{} // not nil while a Load waits for running to be 0
@@ -89,8 +89,8 @@ type Engine struct {
 	repairs sync.WaitGroup
 }
 
-// held is a policy that servers hold.
-type held struct {
+// heldPolicy is a policy that the servers have loaded.
+type heldPolicy struct {
 	ref     blob.Ref
 	version int64
 	label   string // what servers call it
@@ -116,7 +116,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		cfg: cfg, loads: make(mutex, 1), changes: make(mutex, 1), current: held{version: -1}, resumed: make(chan struct{}), sessions: map[string]*replica{},
+		cfg: cfg, loads: make(mutex, 1), changes: make(mutex, 1), current: heldPolicy{version: -1}, resumed: make(chan struct{}), sessions: map[string]*replica{},
 		closing: make(chan struct{}),
 	}
 	close(e.resumed)

@@ -117,7 +117,7 @@ func (c Config) checkRequest(req inference.Request) error {
 
 // ask asks one server once. The error of a server that must prove itself again is
 // errLost, and the tokens with it may be kept.
-func (e *Engine) ask(ctx context.Context, now held, c call) (answer, error) {
+func (e *Engine) ask(ctx context.Context, now heldPolicy, c call) (answer, error) {
 	s := e.replicaFor(c)
 	if s.unproven.Load() {
 		if err := e.repair(ctx, s); err != nil {

@@ -25,7 +25,7 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	e.mu.Lock()
 	before := e.current
 	e.mu.Unlock()
-	now := held{ref: ref, version: version, label: labelOf(ref, version)}
+	now := heldPolicy{ref: ref, version: version, label: labelOf(ref, version)}
 	if before == now {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	}
 	defer e.changes.unlock()
 	if err := e.replace(ctx, now, p); err != nil {
-		e.open(held{version: -1})
+		e.open(heldPolicy{version: -1})
 		return fmt.Errorf("engine %s: load policy %d: %w", e.cfg.Kind, version, err)
 	}
 	e.open(now)
@@ -78,7 +78,7 @@ func (m mutex) lock(ctx context.Context) error {
 func (m mutex) unlock() { <-m }
 
 // publish writes a policy into the folder, unless it is there.
-func (e *Engine) publish(ctx context.Context, now held) (published, error) {
+func (e *Engine) publish(ctx context.Context, now heldPolicy) (published, error) {
 	p := published{name: now.label, dir: filepath.Join(e.cfg.Folder, now.label)}
 	if _, err := os.Stat(filepath.Join(p.dir, "config.json")); errors.Is(err, os.ErrNotExist) {
 		if err := os.RemoveAll(p.dir); err != nil {
@@ -106,7 +106,7 @@ func (e *Engine) publish(ctx context.Context, now held) (published, error) {
 
 // removePolicy removes a policy that no server holds any more. A policy that cannot be removed costs
 // space and nothing else.
-func removePolicy(c Config, old held) {
+func removePolicy(c Config, old heldPolicy) {
 	dir := filepath.Join(c.Folder, old.label)
 	if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".gguf")); err != nil {
 		c.Log.Warn("policy stays in the folder of the engine", "dir", dir, "err", err)
@@ -116,7 +116,7 @@ func removePolicy(c Config, old held) {
 // replace makes all servers hold a policy. A server that is away while others
 // answer is left to its repair; one that refuses, or that computes something else, is an
 // error.
-func (e *Engine) replace(ctx context.Context, now held, p published) error {
+func (e *Engine) replace(ctx context.Context, now heldPolicy, p published) error {
 	errs := make([]error, len(e.replicas))
 	anyProven := slices.ContainsFunc(e.replicas, func(s *replica) bool { return !s.unproven.Load() })
 	var wg sync.WaitGroup
@@ -152,7 +152,7 @@ func countErrors(errs []error) (n int) {
 
 // install makes one server hold a policy and prove it. It waits for a server that
 // starts just now.
-func (e *Engine) install(ctx context.Context, s *replica, now held, p published, patience time.Duration) error {
+func (e *Engine) install(ctx context.Context, s *replica, now heldPolicy, p published, patience time.Duration) error {
 	s.unproven.Store(true)
 	deadline := time.Now().Add(patience)
 	for {
@@ -176,7 +176,7 @@ func (e *Engine) install(ctx context.Context, s *replica, now held, p published,
 // installPause is the time between two attempts to reach a server.
 const installPause = 200 * time.Millisecond
 
-func (e *Engine) tryInstall(ctx context.Context, s *replica, now held, p published) error {
+func (e *Engine) tryInstall(ctx context.Context, s *replica, now heldPolicy, p published) error {
 	if err := s.server.load(ctx, p); err != nil {
 		if _, statErr := os.Stat(p.dir); statErr != nil {
 			return fmt.Errorf("%s: the folder %s is gone: %w", s.server.address(), p.dir, err)

@@ -25,7 +25,7 @@ type prover struct{ cfg Config }
 // prove lets a server sample behind a fixed prompt and compares the log-probabilities
 // that it reports with those that the policy gives to the same tokens. Labels and
 // checksums prove nothing: they say what was asked for, not what is computed.
-func (e prover) prove(ctx context.Context, s *replica, now held, p published) error {
+func (e prover) prove(ctx context.Context, s *replica, now heldPolicy, p published) error {
 	n := min(probeTokens, e.cfg.MaxContext/2)
 	prompt := e.prompt(min(probePrompt, e.cfg.MaxContext-n))
 	for _, temperature := range probeTemperatures {
@@ -69,7 +69,7 @@ func (e prover) prompt(n int) []int32 {
 }
 
 // probe samples n tokens behind the prompt.
-func (e prover) probe(ctx context.Context, s *replica, now held, prompt []int32, n int, temperature float32) (ids []int32, logprobs []float32, err error) {
+func (e prover) probe(ctx context.Context, s *replica, now heldPolicy, prompt []int32, n int, temperature float32) (ids []int32, logprobs []float32, err error) {
 	ids = append(ids, prompt...)
 	for empty := 0; len(logprobs) < n; {
 		c := call{

@@ -10,8 +10,8 @@ import (
 
 // server speaks with one server. Its methods may be called concurrently, except load.
 type server interface {
-	// generate asks once. What was sampled before an error or before the caller took
-	// the generation away is in the answer. The caller takes it away by ending ctx.
+	// generate asks once. The answer has the tokens that were sampled before an error or
+	// before the end of ctx, by which the caller cancels a generation.
 	generate(ctx context.Context, c call) (answer, error)
 	// load makes the server hold a policy; the caller proves that it does. The folder
 	// has what files asks for.

@@ -185,8 +185,8 @@ func (m *member) ask(ctx context.Context) (inference.Status, error) {
 // mostTokens bounds what a member may say that it has sampled between two answers.
 const mostTokens = 1 << 30
 
-// advance tells the scheduler how far the member has come. What it sampled for each row
-// counts, not its passes: a pass of an engine of several devices serves a part of the rows.
+// advance tells the scheduler how far the member has come. It counts the sampled tokens of
+// each row, not passes: a pass of an engine of several devices serves a part of the rows.
 // The lock is held.
 func (m *member) advance(st inference.Status) error {
 	s := m.fleet.state

@@ -78,7 +78,7 @@ func (f *Fleet) Begin(_ context.Context, list []inference.Trajectory) error {
 	return nil
 }
 
-// Recall implements inference.Recaller. What the scheduler cannot take is left out.
+// Recall implements inference.Recaller. It drops entries that the scheduler refuses.
 func (f *Fleet) Recall(ended []inference.Ended) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

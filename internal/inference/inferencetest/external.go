@@ -17,12 +17,12 @@ import (
 // forces, so that equal requests may have different answers.
 type External struct {
 	Engine inference.Engine
-	// Prompt is a context the engine can go on from; at least 4 tokens.
+	// Prompt is a context that the engine can continue; at least 4 tokens.
 	Prompt []int32
 	// Vocab is the number of token ids.
 	Vocab int
-	// Logprobs are those of ids[from:], each after the ids before it, by the policy that
-	// the engine serves.
+	// Logprobs returns the log-probabilities of ids[from:], each given the ids before it,
+	// under the policy that the engine serves.
 	Logprobs func(ids []int32, from int, temperature float32) ([]float32, error)
 	// Tolerance is the largest difference of a log-probability that rounding explains.
 	Tolerance float64
@@ -153,7 +153,7 @@ func checkBadIDs(t *testing.T, s External) {
 	generate(t, s.subject(), s.request(1)) // the server lives
 }
 
-// checkLooseCut goes on from what a cut generation had.
+// checkLooseCut continues a cut generation from its tokens.
 func checkLooseCut(t *testing.T, s External) {
 	for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond} {
 		req := s.request(4)

@@ -14,8 +14,8 @@ import (
 	"temper/internal/rl"
 )
 
-// Reply says what a scripted engine would go on with after a request's tokens.
-// It must be a pure function; what exceeds MaxTokens or follows a stop token is cut.
+// Reply returns the tokens that a scripted engine samples after a request's tokens. It must
+// be a pure function; the engine cuts them at MaxTokens and at a stop token.
 type Reply func(req inference.Request) []int32
 
 // Script is an Engine that plays a Reply. Its exported fields are set before use.
@@ -148,8 +148,9 @@ func Turns(end int32, promptEnds int, turns ...[]int32) Reply {
 	}
 }
 
-// Resumed makes a Reply go on in the middle of what it would have said, where the tokens
-// end with the beginning of that. after lists the tokens behind which a turn may begin.
+// Resumed wraps a Reply so that it continues in the middle of its reply if the request's
+// tokens end with the beginning of the reply. after lists the tokens behind which a turn
+// may begin.
 func Resumed(reply Reply, after ...int32) Reply {
 	return func(req inference.Request) []int32 {
 		for s := 1; s < len(req.Tokens); s++ {

@@ -19,7 +19,7 @@ import (
 // Subject is an engine under the conformance suite.
 type Subject struct {
 	Engine inference.Engine
-	// Prompt is a context the engine can go on from; at least 4 tokens.
+	// Prompt is a context that the engine can continue; at least 4 tokens.
 	Prompt []int32
 	// Vocab is the number of token ids; sampled ids are below it.
 	Vocab int
@@ -126,7 +126,7 @@ func checkStop(t *testing.T, s Subject) {
 	}
 }
 
-// checkPositions: a generation cut in two goes on as if it had not been cut.
+// checkPositions: a generation cut in two continues as if it had not been cut.
 func checkPositions(t *testing.T, s Subject) {
 	whole := generate(t, s, s.request(3))
 	const cut = length / 3
@@ -237,8 +237,8 @@ func checkCancel(t *testing.T, s Subject) {
 	generate(t, s, s.request(1))
 }
 
-// checkCut takes a generation away and goes on with what it had: together they are the
-// generation that nobody cut.
+// checkCut stops a generation and resumes it from its tokens so far: both parts together
+// equal the generation without a stop.
 func checkCut(t *testing.T, s Subject) {
 	whole := s.request(4)
 	whole.MaxTokens = 4 * length

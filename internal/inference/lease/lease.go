@@ -102,7 +102,7 @@ func Hold(ctx context.Context, c Config) (*Lease, error) {
 		if err != nil {
 			return nil, err
 		}
-		if other, ref, err = l.outwait(ctx, other, ref); err != nil {
+		if other, ref, err = l.awaitExpiry(ctx, other, ref); err != nil {
 			return nil, err
 		}
 		l.ref, l.entry.Beat = ref, other.Beat
@@ -113,8 +113,9 @@ func Hold(ctx context.Context, c Config) (*Lease, error) {
 	}
 }
 
-// outwait returns when the holder of the lease is dead or has gone.
-func (l *Lease) outwait(ctx context.Context, other Entry, ref blob.Ref) (Entry, blob.Ref, error) {
+// awaitExpiry waits until the holder of the lease has stopped renewing it or has released
+// it.
+func (l *Lease) awaitExpiry(ctx context.Context, other Entry, ref blob.Ref) (Entry, blob.Ref, error) {
 	for range missed + 1 {
 		if ref.IsZero() || other.Gone || other.Holder == l.entry.Holder {
 			return other, ref, nil
@@ -134,8 +135,8 @@ func (l *Lease) outwait(ctx context.Context, other Entry, ref blob.Ref) (Entry, 
 	return other, ref, nil
 }
 
-// readEntry returns a lease; the zero Ref says that there is none. One that cannot be
-// read is as good as a dead one.
+// readEntry returns a lease, or the zero Ref if there is none. A lease that cannot be read
+// counts as expired.
 func readEntry(ctx context.Context, store blob.Store, key string) (Entry, blob.Ref, error) {
 	data, err := blob.ReadKey(ctx, store, key)
 	if errors.Is(err, blob.ErrNotExist) {
@@ -185,7 +186,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 			return nil //nolint:nilerr // the end was asked for
 		}
 		timed, cancel := context.WithTimeout(ctx, missed*l.every)
-		err := l.beat(timed)
+		err := l.renewOrResume(timed)
 		cancel()
 		if errors.Is(err, ErrLost) {
 			return err
@@ -193,8 +194,9 @@ func (l *Lease) Keep(ctx context.Context) error {
 	}
 }
 
-// beat renews the lease, also where it is not as this holder wrote it.
-func (l *Lease) beat(ctx context.Context) error {
+// renewOrResume renews the lease, even if the store holds another version than this holder
+// wrote.
+func (l *Lease) renewOrResume(ctx context.Context) error {
 	err := l.renew(ctx)
 	if errors.Is(err, blob.ErrConflict) {
 		err = l.resume(ctx)
@@ -202,7 +204,8 @@ func (l *Lease) beat(ctx context.Context) error {
 	return err
 }
 
-// resume finds out what became of a lease that is not as this holder wrote it.
+// resume takes the lease up again after the store has held another version than this holder
+// wrote.
 func (l *Lease) resume(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,7 +238,7 @@ func (l *Lease) amend(ctx context.Context, change func(*Entry)) error {
 	l.mu.Lock()
 	change(&l.entry)
 	l.mu.Unlock()
-	return l.beat(ctx)
+	return l.renewOrResume(ctx)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -24,11 +24,11 @@ type Reader struct {
 	run   string
 	now   func() time.Time
 	every time.Duration
-	seen  map[string]sighting
+	seen  map[string]observation
 }
 
-// sighting is what a reader knows of a lease.
-type sighting struct {
+// observation is the last change of a lease that a reader has seen.
+type observation struct {
 	holder string
 	beat   int64
 	at     time.Time // when it was seen to change, by the reader's clock
@@ -39,7 +39,7 @@ func NewReader(store blob.Store, run string, now func() time.Time, every time.Du
 	if every <= 0 {
 		every = Every
 	}
-	return &Reader{store: store, run: run, now: now, every: every, seen: map[string]sighting{}}
+	return &Reader{store: store, run: run, now: now, every: every, seen: map[string]observation{}}
 }
 
 // Look reads all leases of the run, by name. A lease of a later format, or one
@@ -84,7 +84,7 @@ func (r *Reader) judge(e Entry) Found {
 	last, known := r.seen[e.Name]
 	switch {
 	case !known || last.holder != e.Holder:
-		last = sighting{holder: e.Holder, beat: e.Beat, at: now}
+		last = observation{holder: e.Holder, beat: e.Beat, at: now}
 	case last.beat != e.Beat:
 		last.beat, last.at = e.Beat, now
 	}

@@ -130,7 +130,7 @@ func (c *caller) retry(ctx context.Context, method, path string, body []byte, ou
 		case IsRefusal(err):
 			return fmt.Errorf("engine %s: %w", c.address, err)
 		case errors.Is(err, ErrGarbage):
-			return c.distrust(err)
+			return c.garbage(err)
 		case attempt == attempts:
 			return fmt.Errorf("engine %s does not answer: %w", c.address, withoutURL(err))
 		}
@@ -145,8 +145,9 @@ func (c *caller) retry(ctx context.Context, method, path string, body []byte, ou
 	}
 }
 
-// distrust reports an answer that cannot be true, and names the engine.
-func (c *caller) distrust(err error) error {
+// garbage wraps the error of an answer that cannot be true with the engine's address, and
+// reports it to doubt.
+func (c *caller) garbage(err error) error {
 	if !errors.Is(err, ErrGarbage) {
 		err = fmt.Errorf("%w: %w", ErrGarbage, err)
 	}

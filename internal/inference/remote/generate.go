@@ -105,7 +105,7 @@ func (e *Engine) generate(ctx context.Context, req inference.Request) (inference
 	}
 	gen, err := e.readGenerated(req, out)
 	if err != nil {
-		return inference.Generation{}, e.call.distrust(err)
+		return inference.Generation{}, e.call.garbage(err)
 	}
 	return gen, nil
 }

@@ -121,7 +121,7 @@ func (e *Engine) status(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	if err := e.checkStatus(st); err != nil {
-		return Status{}, e.call.distrust(err)
+		return Status{}, e.call.garbage(err)
 	}
 	e.who.Store(&st.Identity) // another process may have taken the address
 	e.maxContext.Store(int64(st.MaxContext))
@@ -163,7 +163,7 @@ func (e *Engine) load(ctx context.Context, ref blob.Ref, version int64) error {
 		return fmt.Errorf("load policy %d: %w", version, err)
 	}
 	if out.Version != version || out.SHA256 != ref.SHA256 {
-		return e.call.distrust(fmt.Errorf("loaded version %d with sha256 %.12q, want %d with %.12s", out.Version, out.SHA256, version, ref.SHA256))
+		return e.call.garbage(fmt.Errorf("loaded version %d with sha256 %.12q, want %d with %.12s", out.Version, out.SHA256, version, ref.SHA256))
 	}
 	e.mu.Lock()
 	e.loaded = in

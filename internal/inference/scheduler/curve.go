@@ -2,10 +2,10 @@ package scheduler
 
 import "math"
 
-// Lengths are counted in spans of equal width. A problem belongs to one of a few
-// classes, by the mean length of its trajectories; each class has a survival curve.
-// What a problem's own trajectories did so far, those still running included, says how
-// likely each class is: a problem whose first rollouts run long is soon known to be long.
+// Lengths are counted in spans of equal width. A problem belongs to one of a few classes,
+// by the mean length of its trajectories; each class has a survival curve. The problem's
+// own trajectories so far, the running ones included, determine how likely each class is: a
+// problem whose first rollouts run long is soon known to be long.
 const (
 	numSpans   = 48
 	numClasses = 8
@@ -176,13 +176,13 @@ func (c *curves) learn(st *stage, problem problemKey, ends []end) {
 	}
 }
 
-// belief is what is known of a problem: the logarithm of each class's weight.
-type belief [numClasses]float64
+// classWeights holds the logarithm of each class's weight for one problem.
+type classWeights [numClasses]float64
 
-// believe starts from how common the classes are, and from the class that the problem
-// had when it was sampled before.
-func (c *curves) believe(st *stage, problem problemKey) belief {
-	var b belief
+// priorWeights returns the weights before the first trajectory: from the frequency of each
+// class, and from the class that the problem had when it was sampled before.
+func (c *curves) priorWeights(st *stage, problem problemKey) classWeights {
+	var b classWeights
 	before, known := c.memory[problem]
 	for k := range numClasses {
 		b[k] = math.Log(st.problems[k])
@@ -193,8 +193,8 @@ func (c *curves) believe(st *stage, problem problemKey) belief {
 	return b
 }
 
-// weights turns a belief into shares.
-func (b *belief) weights() (w [numClasses]float64) {
+// weights returns the weights as shares that add up to 1.
+func (b *classWeights) weights() (w [numClasses]float64) {
 	top := b[0]
 	for _, l := range b[1:] {
 		top = max(top, l)
@@ -211,14 +211,14 @@ func (b *belief) weights() (w [numClasses]float64) {
 }
 
 // survived adds that a trajectory lived from span i to span j.
-func (b *belief) survived(st *stage, phase, i, j int) {
+func (b *classWeights) survived(st *stage, phase, i, j int) {
 	for k := range b {
 		b[k] += damping * (st.logs[phase][j][k] - st.logs[phase][i][k])
 	}
 }
 
 // ended adds that a trajectory ended in span j, having reached it.
-func (b *belief) ended(st *stage, phase, j int) {
+func (b *classWeights) ended(st *stage, phase, j int) {
 	for k := range b {
 		here, next := st.survival[phase][j][k], st.survival[phase][j+1][k]
 		b[k] += damping * math.Log(max(1-next/here, 1e-3))
@@ -228,7 +228,7 @@ func (b *belief) ended(st *stage, phase, j int) {
 // expect is the length of a new trajectory by which problems are ordered: the mean of the
 // fourth powers, so that a problem that may be long goes before one that is surely average.
 // The longest trajectories end a step, and those that start late end last.
-func (b *belief) expect(st *stage) float64 {
+func (b *classWeights) expect(st *stage) float64 {
 	sum := 0.0
 	for k, w := range b.weights() {
 		square := st.mean[k] * st.mean[k]

@@ -74,7 +74,7 @@ func (f *forecast) fits(d *demand, capacity int64, margin float64) bool {
 
 // predict fills the demand of a trajectory with context tokens now, of which age came
 // after the prompt, if its engine has made so many passes.
-func (c *curves) predict(out *demand, st *stage, b *belief, t *task, context, passes int64) {
+func (c *curves) predict(out *demand, st *stage, b *classWeights, t *task, context, passes int64) {
 	width := int64(c.width)
 	out.first = passes / width
 	age := max(0, context-int64(t.Prompt))

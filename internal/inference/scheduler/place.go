@@ -170,7 +170,7 @@ func (es *engines) admits(e *engine, t *task) bool {
 	return t.worst() <= e.longest && e.used()+t.context+e.running*slack <= e.capacity && e.forecast.fits(&t.demand, e.capacity, es.cfg.margin())
 }
 
-// roomiest is the engine with most room, other than one.
+// roomiest returns the engine with the most room, except for not.
 func (es *engines) roomiest(not *engine) *engine {
 	var best *engine
 	for _, e := range es.list {

@@ -22,7 +22,7 @@ type group struct {
 	key     groupKey
 	run     *run
 	stage   *stage
-	belief  belief
+	belief  classWeights
 	waiting []*task // in the order in which they came
 	open    int     // trajectories that have not ended
 	started int
@@ -144,7 +144,7 @@ func (q *queue) groupOf(t *task) *group {
 		q.runs = append(q.runs, r)
 	}
 	g := &group{key: key, run: r, stage: q.curves.stage(stageKey{t.Run, t.Stage}, t.Limit), seq: t.seq, place: -1}
-	g.belief = q.curves.believe(g.stage, problemKey{t.Run, t.Problem})
+	g.belief = q.curves.priorWeights(g.stage, problemKey{t.Run, t.Problem})
 	switch {
 	case t.known:
 		g.expect = float64(t.Length)

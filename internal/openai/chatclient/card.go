@@ -40,7 +40,8 @@ func (c Card) With(o Card) Card {
 	return all
 }
 
-// cardOf reads an entry of a list of models. What is neither a text nor a number is not told.
+// cardOf reads an entry of a list of models. It ignores a field that is neither a text nor
+// a number.
 func cardOf(entry json.RawMessage) Card {
 	in := json.NewDecoder(bytes.NewReader(entry))
 	in.UseNumber()

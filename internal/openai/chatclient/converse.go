@@ -67,8 +67,8 @@ type Usage struct {
 	Completion int `json:"completion_tokens"`
 }
 
-// Sampler says the next turn of a conversation. It gives each part to emit as it comes; an
-// error of emit ends the turn. What was said before an error is in the Turn.
+// Sampler samples the next turn of a conversation. It passes each part to emit as it comes;
+// an error of emit ends the turn. After an error the Turn holds the text so far.
 type Sampler interface {
 	Turn(ctx context.Context, messages []Message, emit func(Delta) error) (Turn, error)
 }
@@ -177,7 +177,7 @@ func (c *Conversation) follow(ctx context.Context, show func(Delta) error) (Answ
 			return a, err
 		}
 		a.Turns = append(a.Turns, turn)
-		var failed []Executed // calls that nobody could read
+		var failed []Executed // calls that could not be parsed
 		if c.tools != nil && len(turn.Calls) == 0 && turn.Finish == FinishStop {
 			failed = c.tools.unreadable(turn.Content)
 		}

@@ -1,5 +1,5 @@
 // Package placementtest owns a cluster in memory and the conformance suite of
-// placement.Backend. What the suite does not ask for, callers must not rely on.
+// placement.Backend. Callers must not rely on anything that the suite does not check.
 //
 // Invariant: the suite knows the port only, never a scheduler.
 package placementtest

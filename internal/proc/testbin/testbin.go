@@ -61,8 +61,8 @@ func goBuild(dir, out string, tags ...string) error {
 	return nil
 }
 
-// Environment is that of this process without what would lead a program to other
-// places than its flags do.
+// Environment returns the environment of this process without the variables that would
+// override the flags of a program.
 func Environment() []string {
 	var env []string
 	for _, kv := range os.Environ() {

@@ -29,8 +29,9 @@ type RunResult struct {
 	Planned
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
-	// Accuracy is that of greedy rollouts on the held-out problems at the end, as a mean over
-	// stages, and Before that of the policy before RL; nil where it was not measured.
+	// Accuracy is the accuracy of greedy rollouts on the held-out problems at the end, as a
+	// mean over stages. Before is the accuracy of the policy before RL. Either is nil if it
+	// was not measured.
 	Accuracy *float64 `json:"accuracy,omitempty"`
 	Before   *float64 `json:"accuracy_before,omitempty"`
 	// Series are by measure and step; NaN, written as text, where a step has none.
@@ -61,7 +62,7 @@ type Band struct {
 
 // Measure is a series that an ablation shows.
 type Measure struct {
-	// Name is that of the series, Title what a person reads, Unit its unit.
+	// Name is the name of the series, Title its title for a person, Unit its unit.
 	Name, Title, Unit string
 	// least and most bound what it can be, and so its band.
 	least, most float64
@@ -208,8 +209,8 @@ func summarize(plan Plan, runs []RunResult) Result {
 	return out
 }
 
-// bands are those of a measure by step. Runs may differ in length where a stage ends by
-// its figures: a step is a mean over those that have it.
+// bands returns the bands of a measure by step. Runs may differ in length where a stage
+// ends by its figures: the mean of a step is over the runs that have it.
 func bands(runs []RunResult, m Measure) []Band {
 	longest := 0
 	for _, r := range runs {
@@ -278,7 +279,7 @@ type Outcome struct {
 	Of    int    `json:"of"`
 	// Missing says of each run that is not whole why.
 	Missing []string `json:"missing,omitempty"`
-	// Stopped says that somebody stopped the ablation.
+	// Stopped reports that a user stopped the ablation.
 	Stopped bool `json:"stopped,omitempty"`
 }
 

@@ -33,13 +33,14 @@ type Input struct {
 	Set run.Settings `json:"set,omitempty"`
 	// Arms are the variants, at least one. The first is what the others are compared with.
 	Arms []Arm `json:"arms,omitempty"`
-	// Seeds are those of the runs of each arm.
+	// Seeds are the seeds of the runs of each arm.
 	Seeds []uint64 `json:"seeds,omitempty"`
-	// Parallel is how many runs go on at a time; 0 = 1.
+	// Parallel is how many runs are open at a time; 0 = 1.
 	Parallel int `json:"parallel,omitempty"`
 	// Priority of the runs among others, as in run.Input.
 	Priority int `json:"priority,omitempty"`
-	// Continued is what one execution of the workflow hands to the next; nobody writes it.
+	// Continued is the state that one execution of the workflow hands to the next; users do
+	// not set it.
 	Continued *Progress `json:"continued,omitempty"`
 
 	wrong config.Problems // of the JSON that it was decoded from
@@ -62,7 +63,7 @@ func (in *Input) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// UnmarshalJSON is that of an arm.
+// UnmarshalJSON decodes an arm and keeps its problems for Input.CheckKeys.
 func (a *Arm) UnmarshalJSON(data []byte) error {
 	a.wrong = config.DecodeInput(data, a)
 	return nil
@@ -163,9 +164,9 @@ type File struct {
 	Set map[string]string `yaml:"set"`
 	// Arms are the variants.
 	Arms []FileArm `yaml:"arms"`
-	// Seeds are those of the runs of each arm.
+	// Seeds are the seeds of the runs of each arm.
 	Seeds []uint64 `yaml:"seeds"`
-	// Parallel is how many runs go on at a time.
+	// Parallel is how many runs are open at a time.
 	Parallel int `yaml:"parallel"`
 }
 

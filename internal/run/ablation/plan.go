@@ -60,9 +60,9 @@ func (p Plan) Input(r Planned, priority int) (run.Input, error) {
 	return run.Input{RunID: r.RunID, Config: text, Set: p.Arm(r.Arm).settings(r.Seed), Priority: priority}, nil
 }
 
-// MakePlan reads the base recipe, checks every arm on it and that no run of the ablation
-// is taken by another configuration, and stores the plan. Whoever repeats it with the same
-// input gets the same plan. Errors: InvalidConfig, RunExists.
+// MakePlan reads the base recipe, checks every arm on it and that no run of the ablation is
+// taken by another configuration, and stores the plan. A repeated call with the same input
+// gets the same plan. Errors: InvalidConfig, RunExists.
 func MakePlan(ctx context.Context, store blob.Store, in Input) (Plan, error) {
 	plan, configs, err := Check(in)
 	if err != nil {
@@ -152,11 +152,11 @@ func checkTaken(ctx context.Context, store blob.Store, plan Plan, configs map[st
 // Stored says what the store has of a run.
 type Stored string
 
-// What the store may have.
+// States of a run in the store.
 const (
-	StoredNothing Stored = "nothing" // the run is to be made
-	StoredBegun   Stored = "begun"   // it is there without its end: it goes on
-	StoredDone    Stored = "done"    // it is there whole
+	StoredNothing Stored = "nothing" // the store has nothing of it
+	StoredBegun   Stored = "begun"   // the store has it without its end: it resumes
+	StoredDone    Stored = "done"    // the store has all of it
 )
 
 // FindInput asks for a run of a plan.
@@ -270,7 +270,7 @@ type Progress struct {
 	Plan    Plan     `json:"plan"`
 	States  []string `json:"states"`
 	Reasons []string `json:"reasons"`
-	// Paused, Reason, By and Since are those of a pause.
+	// Paused, Reason, By and Since describe a pause.
 	Paused bool       `json:"paused,omitempty"`
 	Reason string     `json:"reason,omitempty"`
 	By     string     `json:"by,omitempty"`

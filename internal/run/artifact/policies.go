@@ -14,14 +14,14 @@ import (
 // StoredPolicy is what the store has of a published policy.
 type StoredPolicy struct {
 	Version int64
-	// Whole is true for a policy that the run has. Otherwise it is being published, or
-	// somebody died while deleting it.
+	// Whole is true for a policy that the run has. Otherwise it is being published, or a
+	// process died while deleting it.
 	Whole bool
 	// Files are the keys in the policy's folder.
 	Files []string
 }
 
-// StoredPolicies lists what there is of the policies of a run, by version.
+// StoredPolicies lists the stored policies of a run, by version, incomplete ones too.
 func StoredPolicies(ctx context.Context, s blob.Store, l Layout) ([]StoredPolicy, error) {
 	infos, err := s.List(ctx, runKey(l, "policies")+"/v")
 	if err != nil {

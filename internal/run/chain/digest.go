@@ -11,8 +11,8 @@ import (
 	"temper/internal/blob"
 )
 
-// A document that ends with its own digest shows by itself that a byte of it was
-// changed. Who changes both, shows in the document after it.
+// A document that ends with its own digest shows by itself that a byte of it was changed. A
+// change of both shows in the document after it.
 
 // NoDigest stands for the digest while it is made.
 var NoDigest = strings.Repeat("0", 2*sha256.Size)

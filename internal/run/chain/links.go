@@ -116,7 +116,7 @@ func (v *verifier) checkLink(entries []Entry, i int) {
 	}
 }
 
-// checkHead compares the chain with what somebody has noted of it.
+// checkHead compares the chain with the head that the caller has noted.
 func (v *verifier) checkHead() {
 	if v.Options.Head == "" {
 		return
@@ -129,7 +129,7 @@ func (v *verifier) checkHead() {
 	v.damage(Finding{Key: v.layout.Dir(), Problem: Broken, Want: v.Options.Head, Have: v.out.Head.Seal, Text: "no manifest has the link or the seal that was noted: this is another run, or a part of one"})
 }
 
-// checkUnchained looks for steps that have a record and no manifest. While the run goes on,
+// checkUnchained looks for steps that have a record and no manifest. While the run is open,
 // the newest step may be one: its manifest is being written.
 func (v *verifier) checkUnchained(ctx context.Context) error {
 	_, names, err := v.store.ListFolder(ctx, v.layout.Steps())

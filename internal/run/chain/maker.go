@@ -18,8 +18,8 @@ type Maker struct {
 	// Build is the revision, Go the toolchain.
 	Build string `json:"build"`
 	Go    string `json:"go"`
-	// CPU is the model as the kernel names it, Features are those of its instruction
-	// sets that decide bits.
+	// CPU is the model as the kernel names it. Features are the instruction sets of the CPU
+	// that decide bits.
 	CPU      string   `json:"cpu,omitempty"`
 	Features []string `json:"features,omitempty"`
 	// Backend computes: the CPU backend, or a device. Kernels are what decides the last
@@ -36,7 +36,7 @@ var bitFeatures = []string{"avx", "avx2", "fma", "avx512f", "avx512bw", "avx512d
 func ThisMaker(role, backend string) Maker {
 	m := Maker{Role: role, Build: buildinfo.Build(), Go: runtime.Version(), Backend: backend}
 	f, err := os.Open("/proc/cpuinfo")
-	if err != nil { // another system: the build still says what it is
+	if err != nil { // another system: the build names it
 		m.CPU = runtime.GOARCH
 		return m
 	}
@@ -65,7 +65,7 @@ func (m Maker) String() string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-// AddMaker adds a maker unless it is there. A zero maker is nobody.
+// AddMaker adds a maker unless it is there. It ignores a zero maker.
 func AddMaker(all []Maker, m Maker) []Maker {
 	if m.Role == "" || slices.ContainsFunc(all, m.same) {
 		return all

@@ -1,6 +1,6 @@
-// Package chain owns the chain of manifests by which a run shows what it is: the
-// writer, the reader, and the check of what is stored against it. It knows no
-// algorithm and makes nothing again.
+// Package chain owns the chain of manifests that proves what a run has stored: the writer,
+// the reader, and the check of the store against it. It knows no algorithm and makes
+// nothing again.
 //
 // Invariant: each object that a run stores for good has its SHA-256 in a manifest, or
 // in an object that a manifest holds. A manifest is written once and names the one
@@ -43,13 +43,13 @@ type Manifest struct {
 	Link string `json:"link"`
 	// Facts are a function of configuration and seed. Decode reads them.
 	Facts json.RawMessage `json:"facts"`
-	// Holds are the objects that the run has stored since the manifest before. What
-	// such an object names by a Ref is held, too.
+	// Holds are the objects that the run has stored since the manifest before. An object
+	// that such an object names by a Ref is held, too.
 	Holds []blob.Ref `json:"holds"`
 	// State are objects that change, as they were at the end of the run.
 	State []blob.Ref `json:"state,omitempty"`
-	// Fork is the manifest of the parent's step that a fork goes on from; zero where
-	// the parent had none.
+	// Fork is the manifest of the parent's step from which a fork starts; zero if the
+	// parent has none.
 	Fork blob.Ref `json:"parent_manifest,omitzero"`
 	// MadeBy are the programs and machines that made what the manifest holds, as far as
 	// they are known.
@@ -70,8 +70,8 @@ type Span struct {
 type Facts struct {
 	Run  string `json:"run"`
 	Kind Kind   `json:"kind"`
-	// Step is that of a step, the last one for the closing, and for the opening the
-	// one before the first step of the chain.
+	// Step is the number of the step; for the closing, the last step; for the opening, the
+	// step before the first one of the chain.
 	Step  int `json:"step"`
 	Stage int `json:"stage,omitempty"`
 	// Config is the sum of the frozen configuration and of the amendments up to the step.
@@ -79,7 +79,7 @@ type Facts struct {
 
 	// Data are the tokenizer, the chat template, dialogues and problems, of the opening.
 	Data []blob.Ref `json:"data,omitempty"`
-	// Fork is the run and the step that a fork goes on from, of the opening.
+	// Fork is the run and the step from which a fork starts; only in the opening.
 	Fork string `json:"fork,omitempty"`
 
 	// The step learned from PolicyIn, and PolicyOut came of it: the sums of their
@@ -94,7 +94,7 @@ type Facts struct {
 	// which names trajectories and samples.
 	Rollouts string   `json:"rollouts,omitempty"`
 	Batch    blob.Ref `json:"batch,omitzero"`
-	// Metrics are those of the update.
+	// Metrics are the metrics of the update.
 	Metrics *rl.TrainMetrics `json:"metrics,omitempty"`
 
 	// Evaluations are the trajectories of all evaluations, of the closing.

@@ -34,8 +34,8 @@ func refsIn(layout artifact.Layout, data []byte) []blob.Ref {
 // sharedShards is where all runs keep the shards of their checkpoints and policies.
 const sharedShards = "cas/"
 
-// provenance is the part of a checkpoint's manifest that says how it came to be. What
-// it names may be deleted.
+// provenance is the part of a checkpoint's manifest that tells how it was made. The objects
+// that it names may be deleted.
 const provenance = "written"
 
 func collectRefs(v any, found func(blob.Ref)) {
@@ -67,9 +67,8 @@ func isPolicyFile(name string) bool {
 	return path.Base(name) == "policy.json" || path.Base(name) == "shards.json"
 }
 
-// holdsRefs reports whether the object of a key is a document of ours that may name
-// other objects. The files of models and the data are not: what stands in them is
-// somebody else's.
+// holdsRefs reports whether the object of a key is a document of this service that may name
+// other objects. The files of models and the data are not: others define their content.
 func holdsRefs(layout artifact.Layout, key string) bool {
 	name, own := strings.CutPrefix(key, layout.Dir()+"/")
 	if !own || path.Ext(name) != ".json" {

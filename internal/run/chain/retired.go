@@ -15,7 +15,7 @@ import (
 // written before anything is deleted. The next manifest holds it, so that a deletion
 // without a note shows.
 type Retired struct {
-	// Cursor is that of the save after which the deletion came.
+	// Cursor is the cursor of the save after which the deletion came.
 	Cursor int `json:"cursor"`
 	// Keys are objects, and folders where they end with a slash.
 	Keys []string `json:"keys"`

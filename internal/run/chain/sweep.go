@@ -46,7 +46,7 @@ func sideFolders(ctx context.Context, store blob.Store, layout artifact.Layout, 
 	return slices.Concat(found...), err
 }
 
-// mutable reports whether an object of the run changes as long as the run goes on.
+// mutable reports whether an object of the run changes while the run is open.
 func mutable(layout artifact.Layout, key string) bool {
 	return key == layout.Head() || key == layout.Config().Newest() || key == layout.Summary() || key == layout.Metrics()
 }

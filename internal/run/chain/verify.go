@@ -21,10 +21,10 @@ type Options struct {
 	// WithoutShards leaves the shards of checkpoints and policies to checkpoint.Verify, which knows
 	// more of them.
 	WithoutShards bool
-	// Head is what somebody has noted of the run: a link or a seal, or the beginning of
+	// Head is a link or a seal of the run that the caller has noted, or the beginning of
 	// one. A chain without it is another one.
 	Head string
-	// CanRemake says whether the object of a key can be made again; nil for nobody can.
+	// CanRemake reports whether the object of a key can be made again; nil if none can.
 	CanRemake func(key string) bool
 }
 
@@ -81,7 +81,7 @@ type Report struct {
 	// Objects are held by the chain, and Bytes were read of them.
 	Objects int   `json:"objects"`
 	Bytes   int64 `json:"bytes"`
-	// Deleted objects are gone, and a note in the chain says so.
+	// Deleted counts objects that are gone and whose deletion is noted in the chain.
 	Deleted int     `json:"deleted"`
 	MadeBy  []Maker `json:"made_by,omitempty"`
 	// Damage is what is wrong, Remarks are what is not, but worth a line.
@@ -89,8 +89,8 @@ type Report struct {
 	Remarks []Finding `json:"remarks,omitempty"`
 }
 
-// Verify holds what a run has stored to its chain. Damage is no error: it is reported.
-// The run may go on meanwhile.
+// Verify compares the stored objects of a run with its chain. Damage is no error: the
+// report lists it. The run may continue meanwhile.
 func Verify(ctx context.Context, store blob.Store, runID string, o Options) (Report, error) {
 	v := verifier{Options: o, store: store, layout: artifact.Layout{RunID: runID}, held: map[string]bool{}, out: Report{RunID: runID}}
 	err := v.verify(ctx)
@@ -201,7 +201,7 @@ func (v *verifier) checkObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	deleted, err := readNotes(ctx, v.store, v.layout, v.chain) // after the walk: a run goes on deleting
+	deleted, err := readNotes(ctx, v.store, v.layout, v.chain) // after the walk: an open run deletes more
 	for _, o := range absent {
 		if deleted.cover(o.want.Key) {
 			v.out.Deleted++

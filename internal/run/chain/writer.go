@@ -16,7 +16,7 @@ import (
 // Draft is what a manifest is made of.
 type Draft struct {
 	Facts Facts
-	// Keys are objects of the step. What lies beside the steps is found without them.
+	// Keys are objects of the step. The writer finds objects beside the steps without them.
 	Keys   []string
 	MadeBy []Maker
 	Fork   blob.Ref

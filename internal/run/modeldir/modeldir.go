@@ -66,7 +66,7 @@ func ParseStep(text string) (step int, from string, err error) {
 	return step, "", nil
 }
 
-// Write writes the source into dir, which is empty or absent, and says what it is.
+// Write writes the source into dir, which is empty or absent, and describes it in about.
 func Write(ctx context.Context, store blob.Store, s Source, dir string, dtype safetensors.DType) (about string, err error) {
 	if err := refuseFull(dir); err != nil {
 		return "", err
@@ -86,7 +86,7 @@ func Write(ctx context.Context, store blob.Store, s Source, dir string, dtype sa
 }
 
 // WriteAdapter writes the adapters of a checkpoint of a run with trainer.lora as a PEFT
-// directory, and says what it is.
+// directory, and describes them in about.
 func WriteAdapter(ctx context.Context, store blob.Store, s Source, dir string, dtype safetensors.DType) (about string, err error) {
 	if err := refuseFull(dir); err != nil {
 		return "", err
@@ -203,7 +203,7 @@ func describe(ctx context.Context, store blob.Store, runID string, policy checkp
 	return hf.Describe(policy.Model, dtype, files, generation)
 }
 
-// read reads the policy and says what it is.
+// read reads the policy and describes it in what.
 func (s Source) read(ctx context.Context, store blob.Store) (what string, p checkpoint.Policy, err error) {
 	if s.Version != nil {
 		p, err = run.PublishedPolicy(ctx, store, s.RunID, *s.Version)

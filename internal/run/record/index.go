@@ -10,7 +10,7 @@ import (
 	"temper/internal/rl"
 )
 
-// What became of a trajectory.
+// Fates of a trajectory.
 const (
 	FateKept     = "kept"     // the trainer got it
 	FateDropped  = "dropped"  // resampling left it out

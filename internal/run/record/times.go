@@ -73,7 +73,7 @@ func JoinTimes(parts []Times) (out Times, ok bool) {
 	slices.SortStableFunc(parts, func(a, b Times) int { return cmp.Compare(a.Part, b.Part) })
 	parts = slices.CompactFunc(parts, func(a, b Times) bool { return a.Part == b.Part })
 	if len(parts) == 0 || parts[0].Part != 0 || parts[len(parts)-1].Part != len(parts)-1 {
-		return Times{}, false // of a part nobody knows
+		return Times{}, false // a part is missing
 	}
 	for _, p := range parts {
 		out.join(p)
@@ -81,7 +81,7 @@ func JoinTimes(parts []Times) (out Times, ok bool) {
 	return out, true
 }
 
-// join adds a part behind what there is.
+// join appends a part.
 func (t *Times) join(p Times) {
 	before := t.Sample + t.Tool
 	t.Problem, t.Rollout = p.Problem, p.Rollout
@@ -131,8 +131,8 @@ func OutputsOf(t *rl.Trajectory) []Output {
 	return out
 }
 
-// What is beside the trajectories of a step is stored as a first line that names it, and
-// one zstd frame of JSON lines.
+// Times and other data beside the trajectories of a step are stored as a first line that
+// names them, and one zstd frame of JSON lines.
 const (
 	timesMagic   = "temper times 1\n"
 	outputsMagic = "temper outputs 1\n"
@@ -165,18 +165,18 @@ func encodeLines[T any](first string, list []T) ([]byte, error) {
 	return enc.EncodeAll(lines.Bytes(), []byte(first)), nil
 }
 
-var errAside = errors.New("a record beside trajectories is damaged")
+var errSideRecord = errors.New("a record beside trajectories is damaged")
 
 func decodeLines[T any](first string, data []byte) ([]T, error) {
 	text, err := unframe(first, data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errAside, err)
+		return nil, fmt.Errorf("%w: %w", errSideRecord, err)
 	}
 	var out []T
 	for from := json.NewDecoder(bytes.NewReader(text)); from.More(); {
 		var one T
 		if err := from.Decode(&one); err != nil {
-			return nil, fmt.Errorf("%w: %w", errAside, err)
+			return nil, fmt.Errorf("%w: %w", errSideRecord, err)
 		}
 		out = append(out, one)
 	}

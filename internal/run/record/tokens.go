@@ -26,8 +26,8 @@ const (
 	entropyStep    = 1e-3
 )
 
-// EncodeTokens writes the statistics of tokens. What is not finite becomes the largest
-// number that can be written.
+// EncodeTokens writes the statistics of tokens. A number that is not finite becomes the
+// largest number that can be written.
 func EncodeTokens(list []TokenStats) ([]byte, error) {
 	enc, err := newEncoder()
 	if err != nil {

@@ -26,8 +26,9 @@ import (
 const (
 	// maxLogprobApart is between two log-probabilities of one token, in nats.
 	maxLogprobApart = 1e-3
-	// maxPartedShare is that of a step's trajectories which draw another token somewhere,
-	// because a draw fell between two probabilities; one is always allowed.
+	// maxPartedShare is the largest share of a step's trajectories that may draw another
+	// token somewhere, because a draw fell between two probabilities; one is always
+	// allowed.
 	maxPartedShare = 0.05
 	// maxWeightsApart is the norm of the difference between two weights, as a part of
 	// that of the weights.
@@ -58,7 +59,7 @@ func (m bounds) apart(ctx context.Context) ([]string, error) {
 				continue
 			}
 			if then.Build != here.Build || then.Go != here.Go {
-				m.note("the %s was build %s with %s, and this is %s with %s", then.Role, then.Build, then.Go, here.Build, here.Go)
+				m.notes.add("the %s was build %s with %s, and this is %s with %s", then.Role, then.Build, then.Go, here.Build, here.Go)
 			}
 			out = append(out, kernelsApart(then, here)...)
 		}
@@ -126,7 +127,7 @@ func (m bounds) compareGroups(ctx context.Context) error {
 		}
 	}
 	if float64(parted) > max(1, maxPartedShare*float64(all)) {
-		m.note("%d of %d trajectories draw other tokens: more than other kernels explain", parted, all)
+		m.notes.add("%d of %d trajectories draw other tokens: more than other kernels explain", parted, all)
 		for key := range m.close {
 			m.far[key] = true
 		}

@@ -53,8 +53,8 @@ func Made(ctx context.Context, store blob.Store, runID string) ([]int, error) {
 	return out, err
 }
 
-// Sample chooses a share of steps, one at least, by a seed: whoever knows it gets the
-// same ones.
+// Sample chooses a share of steps, one at least, by a seed: the same seed gives the same
+// steps.
 func Sample(steps []int, share float64, seed uint64) []int {
 	n := min(len(steps), max(1, int(math.Ceil(share*float64(len(steps))))))
 	order := slices.Clone(steps)

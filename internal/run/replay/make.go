@@ -31,7 +31,7 @@ type making struct {
 	used    int      // so many of them had something to sample
 	ids     []string // of the problems, in the order of the step
 	kept    map[string]string
-	notes   []string
+	notes   notes
 	how     string // what a repair is made of
 	kernels []string
 	// close says how near groups came out that were sampled by other kernels; far are
@@ -52,8 +52,11 @@ func (m *making) end() {
 	m.learner.Close(0)
 }
 
-func (m *making) note(format string, args ...any) {
-	m.notes = append(m.notes, fmt.Sprintf(format, args...))
+// notes are lines for the report.
+type notes []string
+
+func (n *notes) add(format string, args ...any) {
+	*n = append(*n, fmt.Sprintf(format, args...))
 }
 
 // prepare brings the learner to the state before the step and the engine to the
@@ -97,9 +100,9 @@ func (m samplers) loadPolicy(ctx context.Context, version int64) (run.Policy, er
 	case err == nil && ok:
 		return stored, nil
 	case err == nil:
-		m.note("policy %d is not stored any more: it was made again from the state before the step", version)
+		m.notes.add("policy %d is not stored any more: it was made again from the state before the step", version)
 	case isDamage(err):
-		m.note("policy %d is damaged, and was made again from the state before the step: %v", version, err)
+		m.notes.add("policy %d is damaged, and was made again from the state before the step: %v", version, err)
 	default:
 		return stored, err
 	}
@@ -116,7 +119,7 @@ func (m samplers) loadPolicy(ctx context.Context, version int64) (run.Policy, er
 		return made, err
 	}
 	if ok && made != stored {
-		m.note("policy %d, made again, has the manifest %.12s, and the run names %.12s", version, made.Ref.SHA256, stored.Ref.SHA256)
+		m.notes.add("policy %d, made again, has the manifest %.12s, and the run names %.12s", version, made.Ref.SHA256, stored.Ref.SHA256)
 	}
 	return made, m.sampling.Prepare(ctx, m.ref, made)
 }
@@ -186,7 +189,7 @@ func (m *making) sample(ctx context.Context) (run.Sampled, error) {
 	return again, err
 }
 
-// sampleSpans samples with one policy after another, until no trajectory goes on.
+// sampleSpans samples with one policy after another, until every trajectory has ended.
 func (m samplers) sampleSpans(ctx context.Context) (run.Sampled, error) {
 	var out run.Sampled
 	for m.used = 0; m.used == 0 || out.Open > 0; m.used++ {
@@ -209,38 +212,42 @@ func (m samplers) sampleSpan(ctx context.Context, i int) (run.Sampled, error) {
 
 func (m *making) settleAllLost(ctx context.Context) error {
 	for _, id := range m.ids {
-		if err := m.settleLost(ctx, m.layout.Step(m.step).Group(id)); err != nil {
+		key := m.layout.Step(m.step).Group(id)
+		why, err := settleLost(ctx, m.base, m.over, key)
+		if err != nil {
 			return err
+		}
+		if why != "" {
+			m.kept[key] = why
 		}
 	}
 	return nil
 }
 
-// settleLost looks for trajectories that the infrastructure lost. A stored group that
-// lost some cannot come out so again: where the others are equal, the batch is built
-// of the group as it is stored. What was lost here is an error, since another attempt
-// makes it.
-func (m *making) settleLost(ctx context.Context, key string) error {
-	made, err := run.ReadTrajectories(ctx, m.over, key)
+// settleLost looks for trajectories that the infrastructure lost from the group at key.
+// A stored group that lost some cannot come out the same again: where the others are
+// equal, it puts the stored group over the made one and returns why. A loss in the made
+// group is an error, since another attempt makes it.
+func settleLost(ctx context.Context, base, over blob.Store, key string) (why string, err error) {
+	made, err := run.ReadTrajectories(ctx, over, key)
 	if err != nil {
-		return err
+		return "", err
 	}
-	stored, err := run.ReadTrajectories(ctx, m.base, key)
+	stored, err := run.ReadTrajectories(ctx, base, key)
 	if err != nil && !isDamage(err) {
-		return err
+		return "", err
 	}
 	if slices.ContainsFunc(made, isLost) && (len(stored) != len(made) || numLost(stored) == 0) {
-		return fmt.Errorf("%s: the infrastructure lost trajectories of this group while step %d was made again: see that the sandbox is well, then repeat this", key, m.step)
+		return "", fmt.Errorf("%s: the infrastructure lost trajectories of this group while its step was made again: see that the sandbox is well, then repeat this", key)
 	}
 	if numLost(stored) == 0 || !equalBut(stored, made, isLost) || equalBut(stored, made, nil) {
-		return nil // the comparison says what there is to say
+		return "", nil // the comparison reports it
 	}
-	data, err := blob.ReadKey(ctx, m.base, key)
+	data, err := blob.ReadKey(ctx, base, key)
 	if err == nil {
-		_, err = blob.PutBytes(ctx, m.over, key, data, blob.Always)
+		_, err = blob.PutBytes(ctx, over, key, data, blob.Always)
 	}
-	m.kept[key] = fmt.Sprintf("the infrastructure lost %d of its %d trajectories; the others are equal", numLost(stored), len(stored))
-	return err
+	return fmt.Sprintf("the infrastructure lost %d of its %d trajectories; the others are equal", numLost(stored), len(stored)), err
 }
 
 func isLost(t rl.Trajectory) bool { return t.StopReason == rl.StopInfraError }

@@ -14,13 +14,13 @@ import (
 // MendInput names an object that an activity could not read.
 type MendInput struct {
 	Run run.Ref `json:"run"`
-	// Damaged is the object as it should be; without a SHA-256 where nobody knows it.
+	// Damaged is the object as it should be. It has no SHA-256 if the checksum is unknown.
 	Damaged blob.Ref `json:"damaged"`
 }
 
-// Mend makes an object of a run that goes on again, with what was made beside it and is
-// gone or damaged as well, and puts it back. Errors: Corrupt for an object that cannot
-// be made again, or comes out with other bytes.
+// Mend makes an object of an open run again and puts it back, with the objects that are
+// made together with it and are missing or damaged as well. Errors: Corrupt for an object
+// that cannot be made again, or comes out with other bytes.
 func (b *Bench) Mend(ctx context.Context, in MendInput) error {
 	layout, key := artifact.Layout{RunID: in.Run.RunID}, in.Damaged.Key
 	at, err := b.placeOf(ctx, layout, key)
@@ -66,7 +66,8 @@ func (b *Bench) Mend(ctx context.Context, in MendInput) error {
 	return m.putBackAll(ctx, key)
 }
 
-// isWhole reports whether somebody else has brought an object back.
+// isWhole reports whether the store holds the object intact, because another process has
+// repaired it.
 func (b *Bench) isWhole(ctx context.Context, want blob.Ref) bool {
 	if want.SHA256 == "" {
 		return false
@@ -75,8 +76,8 @@ func (b *Bench) isWhole(ctx context.Context, want blob.Ref) bool {
 	return err == nil
 }
 
-// putBackAll puts back a damaged object, and what else is gone or damaged of what was
-// made with it.
+// putBackAll puts back a damaged object, and the objects made with it that are missing or
+// damaged.
 func (m *making) putBackAll(ctx context.Context, damaged string) error {
 	infos, err := m.scratch.List(ctx, m.layout.Dir()+"/")
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *Bench) Repair(ctx context.Context, runID string, damaged []blob.Ref, dr
 	return out, nil
 }
 
-// repair is that of the objects of one place.
+// repair makes the objects of one place again.
 type repair struct {
 	bench   *Bench
 	plan    run.Plan

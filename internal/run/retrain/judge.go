@@ -16,10 +16,10 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Judge applies the gate to the policy of a re-training and, when it
-// passes, moves the schedule's pointer to it, if nobody else has moved it since
-// the plan was made. It can be repeated at any point: the pointer moves once and
-// the first outcome that was written stands.
+// Judge applies the gate to the policy of a re-training and, when it passes, moves the
+// schedule's pointer to it, unless another process has moved the pointer since the plan was
+// made. It can be repeated at any point: the pointer moves once, and the first outcome that
+// was written stands.
 func Judge(ctx context.Context, store blob.Store, in JudgeInput) (Outcome, error) {
 	s := artifact.Schedule{ID: in.ID}
 	out, done, err := artifact.Lookup[Outcome](ctx, store, s.Outcome(in.Plan.RunID))

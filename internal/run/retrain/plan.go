@@ -28,10 +28,10 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// MakePlan looks for problems that no re-training of the schedule was judged on
-// with this recipe yet, freezes them in the store and composes the configuration
-// of the run. A retry gets the plan of the first attempt, whatever the data says
-// by now. Errors: InvalidConfig, Dataset.
+// MakePlan looks for problems that no re-training of the schedule was judged on with this
+// recipe yet, freezes them in the store and composes the configuration of the run. A retry
+// gets the plan of the first attempt, even if the data has changed since. Errors:
+// InvalidConfig, Dataset.
 func MakePlan(ctx context.Context, store blob.Store, in PlanInput) (Plan, error) {
 	s := artifact.Schedule{ID: in.Retrain.ID}
 	recipe, err := readRecipe(in.Retrain)

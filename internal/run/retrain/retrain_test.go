@@ -69,7 +69,7 @@ func (n *nightly) train(plan retrain.Plan, before, after float64) run.Policy {
 			n.put(key, run.Evaluation{NumProblems: 4, Accuracy: accuracy})
 		}
 	}
-	n.put(layout.Plan(), made)
+	n.put(layout.Plan(), run.Opened{Plan: made, Format: run.Format})
 	return policy
 }
 

@@ -90,7 +90,7 @@ const (
 	Published = "published" // the policy passed the gate and is the last good one
 	Refused   = "refused"   // it did not pass; the last good policy stays
 	Nothing   = "nothing"   // there was nothing to train on
-	Stopped   = "stopped"   // somebody stopped the run; its policy was not judged
+	Stopped   = "stopped"   // a user stopped the run; its policy was not judged
 	Overtaken = "overtaken" // it passed, but another one was published meanwhile
 )
 

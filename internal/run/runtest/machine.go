@@ -136,8 +136,8 @@ func CarryOut(t testing.TB, m *Machine, script []func(*Machine) error) {
 	}
 }
 
-// endCollections stands for the time after which nobody waits any more for a
-// garbage collection whose process died.
+// endCollections deletes the marks of garbage collections whose process died, as if they
+// had expired.
 func endCollections(t testing.TB, store blob.Store) {
 	t.Helper()
 	infos, err := store.List(t.Context(), "cas/gc/")

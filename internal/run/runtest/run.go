@@ -65,7 +65,7 @@ func Open(t testing.TB, store blob.Store, in run.Input) (run.Plan, error) {
 	return setup.Open(t.Context(), store, in, setup.Claim{Owner: "the test", SearchAttributes: true})
 }
 
-// New opens and prepares the run "demo" of the Recipe in a store of its own.
+// New opens and prepares the run "demo" of the Recipe in a new store.
 func New(t testing.TB, set map[string]string) *Run {
 	t.Helper()
 	return Prepare(t, memblob.New(), "demo", set)

@@ -27,7 +27,7 @@ func (h *Run) Whole(t testing.TB, last int, end bool) {
 	}
 }
 
-// Continue goes on with what Whole left, in other processes, or begins a fork, to the
+// Continue resumes the run that Whole left, in other processes, or begins a fork, to the
 // summary.
 func (h *Run) Continue(t testing.TB, first, last int) {
 	t.Helper()

@@ -11,9 +11,9 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// AddAmendment stores the configuration with one more amendment under a name of
-// its own, so that whoever holds an older Ref goes on with what that says. A
-// retry gives the same Ref. Errors: InvalidConfig, which changes nothing.
+// AddAmendment stores the configuration with one more amendment under a separate name, so
+// that the holder of an older Ref keeps the older configuration. A retry gives the same
+// Ref. Errors: InvalidConfig, which changes nothing.
 func AddAmendment(ctx context.Context, store blob.Store, in run.AmendInput) (run.Amended, error) {
 	cfg, err := run.ReadConfig(ctx, store, in.Run)
 	if err != nil {

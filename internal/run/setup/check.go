@@ -28,14 +28,14 @@ type Checked struct {
 	Dropped []run.Dropped
 }
 
-// Check does what Open and Prepare do with a valid configuration up to where they
-// write, and goes on after a mistake: it opens what the run starts from, reads or
-// makes all data, and counts the tokens. It reads the store for starts and data that
-// lie there. The error has a line for each mistake.
+// Check does what Open and Prepare do with a valid configuration up to where they write,
+// and continues after a mistake: it opens what the run starts from, reads or makes all
+// data, and counts the tokens. It reads the store for starts and data in it. The error has
+// a line for each mistake.
 func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, error) {
 	var bad []error
 	countErr := countEpochs(ctx, store, &cfg)
-	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg, sieve: sieve{cfg: cfg}}
+	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg, sieve: dataFilter{cfg: cfg}}
 	code, err := findCode(cfg)
 	bad = append(bad, err)
 	if p.code = code; err != nil {
@@ -51,7 +51,7 @@ func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, erro
 	if err == nil || cfg.Model.Starts() {
 		bad = append(bad, p.findFormat(ctx, &dialogues))
 	} else {
-		bad = append(bad, checkChat(cfg, p.functions()))
+		bad = append(bad, checkChat(cfg, p.code.Functions()))
 	}
 	dialogues, err = p.sieve.dropLong(p.format, dialogues)
 	bad = append(bad, err)
@@ -83,7 +83,7 @@ func (p *preparation) findFormat(ctx context.Context, dialogues *[]chat.Dialogue
 		_, err := p.learnTokenizer(dialogues)
 		return err
 	}
-	s, err := openStart(ctx, p.store, p.cfg, p.functions())
+	s, err := openStart(ctx, p.store, p.cfg, p.code.Functions())
 	if err != nil {
 		return err
 	}

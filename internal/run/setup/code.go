@@ -8,7 +8,6 @@ import (
 	"reflect"
 
 	"temper/internal/blob"
-	"temper/internal/chat"
 	"temper/internal/config"
 	"temper/internal/reward"
 	"temper/internal/run"
@@ -82,9 +81,6 @@ func readSource(path string) ([]byte, []pyfile.Problem) {
 	return data, nil
 }
 
-// functions are the tools of the run that are the user's.
-func (p *preparation) functions() []chat.FunctionTool { return p.code.Functions() }
-
 // storeCode stores the code for the workers, if there is some.
 func (p *preparation) storeCode(ctx context.Context) error {
 	if !run.HasCode(p.cfg) {
@@ -94,8 +90,8 @@ func (p *preparation) storeCode(ctx context.Context) error {
 	return p.keep(ref, err)
 }
 
-// inheritCode takes the code of the parent over: the same keys mean the same bytes,
-// whatever the files say by now. Other keys are read anew.
+// inheritCode takes the code of the parent over: the same keys mean the same bytes, even if
+// the files have changed since. It reads other keys anew.
 func (p *preparation) inheritCode(ctx context.Context, parent config.Run, theirs run.Code) error {
 	mine, err := theirs, error(nil)
 	if !reflect.DeepEqual(p.cfg.Rollout.Tools, parent.Rollout.Tools) || p.cfg.Reward.Path != parent.Reward.Path {

@@ -20,31 +20,31 @@ const (
 	dropMisfit    = "does not fit the chat format"
 )
 
-// tally counts the rows of a set that are dropped for one reason.
-type tally struct {
+// dropCount counts the rows of a set that are dropped for one reason.
+type dropCount struct {
 	run.Dropped
 }
 
-func newTally(set, reason string, of int) *tally {
-	return &tally{run.Dropped{Set: set, Reason: reason, Of: of}}
+func newDropCount(set, reason string, of int) *dropCount {
+	return &dropCount{run.Dropped{Set: set, Reason: reason, Of: of}}
 }
 
-func (t *tally) add(format string, args ...any) {
+func (t *dropCount) add(format string, args ...any) {
 	if t.Rows++; t.Rows == 1 {
 		t.First = fmt.Sprintf(format, args...)
 	}
 }
 
-// sieve drops what a run cannot use of its data, and counts it.
-type sieve struct {
+// dataFilter drops and counts the rows of the data that a run cannot use.
+type dataFilter struct {
 	cfg     config.Run
 	dropped []run.Dropped
 	// heldOut are all problems that no stage may train on.
 	heldOut dataset.HeldOut
 }
 
-// book notes what was dropped, and refuses more than data.max_dropped of a set.
-func (s *sieve) book(t *tally) error {
+// record adds the count of dropped rows, and refuses more than data.max_dropped of a set.
+func (s *dataFilter) record(t *dropCount) error {
 	if t.Rows == 0 {
 		return nil
 	}
@@ -56,8 +56,8 @@ func (s *sieve) book(t *tally) error {
 	return nil
 }
 
-// text says what was dropped of a set; "" for nothing.
-func (s *sieve) text(set string) string {
+// text describes the rows dropped from a set; "" for none.
+func (s *dataFilter) text(set string) string {
 	var parts []string
 	for _, d := range s.dropped {
 		if d.Set == set {
@@ -70,17 +70,17 @@ func (s *sieve) text(set string) string {
 	return ": " + strings.Join(parts, ", ")
 }
 
-// hold notes the problems that a set holds out.
-func (s *sieve) hold(set string, problems []rl.Problem) {
+// holdOut adds the problems that a set holds out.
+func (s *dataFilter) holdOut(set string, problems []rl.Problem) {
 	for _, problem := range problems {
 		s.heldOut.Add(fmt.Sprintf("problem %.60q, held out of %s", problem.ID, set), problem)
 	}
 }
 
-// dropDuplicates drops problems that ask what an earlier one asks.
-func (s *sieve) dropDuplicates(set string, problems []rl.Problem) ([]rl.Problem, error) {
+// dropDuplicates drops problems with the prompt of an earlier one.
+func (s *dataFilter) dropDuplicates(set string, problems []rl.Problem) ([]rl.Problem, error) {
 	first := map[dataset.Key]string{}
-	t := newTally(set, dropDuplicate, len(problems))
+	t := newDropCount(set, dropDuplicate, len(problems))
 	kept := problems[:0:0]
 	for _, problem := range problems {
 		key := dataset.ProblemKey(problem)
@@ -91,12 +91,12 @@ func (s *sieve) dropDuplicates(set string, problems []rl.Problem) ([]rl.Problem,
 		first[key] = problem.ID
 		kept = append(kept, problem)
 	}
-	return kept, s.book(t)
+	return kept, s.record(t)
 }
 
 // dropHeldOut drops problems on which a policy is evaluated, in any stage.
-func (s *sieve) dropHeldOut(set string, problems []rl.Problem) ([]rl.Problem, error) {
-	t := newTally(set, dropHeldOut, len(problems))
+func (s *dataFilter) dropHeldOut(set string, problems []rl.Problem) ([]rl.Problem, error) {
+	t := newDropCount(set, dropHeldOut, len(problems))
 	kept := problems[:0:0]
 	for _, problem := range problems {
 		if name, held := s.heldOut.Find(problem); held {
@@ -105,10 +105,10 @@ func (s *sieve) dropHeldOut(set string, problems []rl.Problem) ([]rl.Problem, er
 		}
 		kept = append(kept, problem)
 	}
-	return kept, underSet(set, s.book(t))
+	return kept, underSet(set, s.record(t))
 }
 
-// underSet says which set an error is about.
+// underSet adds the name of the set to an error.
 func underSet(set string, err error) error {
 	if err == nil {
 		return nil
@@ -119,8 +119,8 @@ func underSet(set string, err error) error {
 // dropLongPrompts drops problems whose prompt leaves no room for the stage's response, and
 // returns the longest of the others with its response, in tokens. Many long ones are a
 // fault of the configuration.
-func (s *sieve) dropLongPrompts(set string, problems []rl.Problem, format *chat.Format, stage config.Stage) (kept []rl.Problem, longest int, err error) {
-	t := newTally(set, dropLong, len(problems))
+func (s *dataFilter) dropLongPrompts(set string, problems []rl.Problem, format *chat.Format, stage config.Stage) (kept []rl.Problem, longest int, err error) {
+	t := newDropCount(set, dropLong, len(problems))
 	var first rl.Problem
 	var firstNeed int
 	for _, problem := range problems {
@@ -137,7 +137,7 @@ func (s *sieve) dropLongPrompts(set string, problems []rl.Problem, format *chat.
 		longest = max(longest, need)
 		kept = append(kept, problem)
 	}
-	if s.book(t) != nil {
+	if s.record(t) != nil {
 		return nil, 0, noRoom(s.cfg, first, firstNeed, fmt.Sprintf("; of %s, %d of %d need more, above data.max_dropped (%g)", set, t.Rows, t.Of, s.cfg.Data.MaxDropped))
 	}
 	return kept, longest, nil
@@ -176,14 +176,14 @@ func fromFiles(cfg config.Run) bool { return cfg.SFT.Data.Path != "" || len(cfg.
 
 // adaptDialogues writes generated dialogues in the words of the run's format. Those of a
 // file are fitted to it as far as that changes no meaning; one that cannot be is dropped.
-func (s *sieve) adaptDialogues(format *chat.Format, dialogues []chat.Dialogue) ([]chat.Dialogue, error) {
+func (s *dataFilter) adaptDialogues(format *chat.Format, dialogues []chat.Dialogue) ([]chat.Dialogue, error) {
 	if !fromFiles(s.cfg) {
 		for i, d := range dialogues {
 			dialogues[i] = format.Adapt(d)
 		}
 		return dialogues, nil
 	}
-	t := newTally("sft.data", dropMisfit, len(dialogues))
+	t := newDropCount("sft.data", dropMisfit, len(dialogues))
 	kept := dialogues[:0:0]
 	for i, d := range dialogues {
 		fitted, _ := format.Fit(d)
@@ -193,16 +193,16 @@ func (s *sieve) adaptDialogues(format *chat.Format, dialogues []chat.Dialogue) (
 		}
 		kept = append(kept, fitted)
 	}
-	return kept, underSet(t.Set, s.book(t))
+	return kept, underSet(t.Set, s.record(t))
 }
 
 // dropLong drops dialogues that do not fit the context: cut short, they would teach the
 // policy to stop in the middle. Those of a generator must fit.
-func (s *sieve) dropLong(format *chat.Format, dialogues []chat.Dialogue) ([]chat.Dialogue, error) {
+func (s *dataFilter) dropLong(format *chat.Format, dialogues []chat.Dialogue) ([]chat.Dialogue, error) {
 	if format == nil || !fromFiles(s.cfg) {
 		return dialogues, nil
 	}
-	t := newTally("sft.data", dropLong, len(dialogues))
+	t := newDropCount("sft.data", dropLong, len(dialogues))
 	kept := dialogues[:0:0]
 	for i, d := range dialogues {
 		rendered, err := format.Render(d)
@@ -215,5 +215,5 @@ func (s *sieve) dropLong(format *chat.Format, dialogues []chat.Dialogue) ([]chat
 		}
 		kept = append(kept, d)
 	}
-	return kept, underSet(t.Set, s.book(t))
+	return kept, underSet(t.Set, s.record(t))
 }

@@ -49,7 +49,7 @@ func ResolveFork(ctx context.Context, store blob.Store, in run.Input) (Forked, e
 	return f.forked(), err
 }
 
-// fork is a run that is to go on from a checkpoint of another.
+// fork is a run that is to start from a checkpoint of another.
 type fork struct {
 	parent     run.Plan
 	parentCfg  config.Run

@@ -22,7 +22,7 @@ func openFork(ctx context.Context, store blob.Store, in run.Input, by Claim) (ru
 		return run.Plan{}, err
 	}
 	if again {
-		if err := by.take(ctx, store, &mine, in); err != nil {
+		if err := by.takeOwnership(ctx, store, &mine, in); err != nil {
 			return run.Plan{}, err
 		}
 	}
@@ -168,7 +168,8 @@ const (
 	pinBetween = "; "
 )
 
-// pinnedFor are the forks for which a checkpoint is pinned; none where somebody has pinned it.
+// pinnedFor returns the forks for which a checkpoint is pinned; none if a user has pinned
+// it.
 func pinnedFor(reason string) []string {
 	var out []string
 	for part := range strings.SplitSeq(reason, pinBetween) {
@@ -181,8 +182,8 @@ func pinnedFor(reason string) []string {
 	return out
 }
 
-// pin keeps the checkpoint for the fork, unless somebody has pinned it. Another fork may have:
-// that one takes its pin back.
+// pin keeps the checkpoint for the fork, unless a user has pinned it. If another fork has
+// pinned it, that fork removes its pin itself.
 func (f *fork) pin(ctx context.Context, store blob.Store, runID string) error {
 	layout, cursor := artifact.Layout{RunID: f.parent.RunID}, f.parent.SFTSteps+f.from.Step
 	pins, err := checkpoint.Pins(ctx, store, layout.Checkpoints())
@@ -226,9 +227,9 @@ func removePin(ctx context.Context, store blob.Store, parent string, cursor int,
 // the choice and the pin.
 const maxAttempts = 5
 
-// findAndPin finds the checkpoint and pins it until the fork has a copy: a parent
-// that goes on deletes old ones. When one is deleted before the pin, the choice is
-// made again; a step that was named is then refused with the steps that are left.
+// findAndPin finds the checkpoint and pins it until the fork has a copy: an open parent
+// deletes old ones. If one is deleted before the pin, findAndPin chooses again; it then
+// refuses a named step with the steps that are left.
 func findAndPin(ctx context.Context, store blob.Store, in run.Input) (f fork, err error) {
 	for range maxAttempts {
 		if f, err = findFork(ctx, store, in); err != nil {

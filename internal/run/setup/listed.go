@@ -12,8 +12,8 @@ import (
 )
 
 // listRun enters a run that was opened into the list of runs. An entry of an earlier
-// attempt stays, since the run may have gone on by now; one that says that the id was
-// refused before is replaced.
+// attempt stays, since the run may have progressed since; an entry of a refusal of the same
+// id is replaced.
 func listRun(ctx context.Context, store blob.Store, entry run.CatalogEntry) error {
 	err := run.PutEntry(ctx, store, entry, blob.IfAbsent)
 	if !errors.Is(err, blob.ErrExists) {
@@ -31,9 +31,9 @@ func listRun(ctx context.Context, store blob.Store, entry run.CatalogEntry) erro
 	return run.PutEntry(ctx, store, entry, blob.Always)
 }
 
-// listRefusal enters a run that was refused for good into the list of runs, where
-// nobody has its id, so that whoever looks for it finds out why it is not there. It is
-// best effort: the refusal itself says the same.
+// listRefusal enters a run that was refused for good into the list of runs, if no run has
+// its id, so that a user who looks for it finds the reason. It is best effort: the refusal
+// itself states the same reason.
 func listRefusal(ctx context.Context, store blob.Store, runID string, why error, at time.Time) {
 	kind := fault.Of(why)
 	if kind == "" || kind == fault.RunExists || artifact.CheckRunID(runID) != nil {

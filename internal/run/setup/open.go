@@ -1,10 +1,9 @@
-// Package setup does what a run needs before its first step, and what changes its
-// configuration later: it opens and forks runs, prepares their data, checks a
-// configuration without a run, and adds amendments. It reads and writes the store
-// alone and runs nothing.
+// Package setup does what a run needs before its first step, and changes its configuration
+// later: it opens and forks runs, prepares their data, checks a configuration without a
+// run, and adds amendments. It reads and writes the store alone and runs nothing.
 //
-// Invariant: whoever repeats a call gets what the first call made, and a call that is
-// refused has changed nothing but the list of runs.
+// Invariant: a repeated call gets the result of the first call, and a refused call has
+// changed nothing but the list of runs.
 package setup
 
 import (
@@ -21,12 +20,11 @@ import (
 	"temper/internal/run/artifact"
 )
 
-// Open validates the configuration, claims the run id and freezes the
-// configuration in the store; without a configuration it finds the plan of a
-// stored run, which is the owner's from then on. A retry by the same owner, or by
-// what follows in its chain, gets the plan of the first attempt, whatever the
-// configuration says by now. A refusal is in the list of runs, too. Errors:
-// InvalidConfig, RunExists.
+// Open validates the configuration, claims the run id and freezes the configuration in the
+// store; without a configuration it finds the plan of a stored run, which is the owner's
+// from then on. A retry by the same owner, or by a later execution of its chain, gets the
+// plan of the first attempt, even if the configuration has changed since. A refusal is in
+// the list of runs, too. Errors: InvalidConfig, RunExists.
 func Open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Plan, error) {
 	plan, err := open(ctx, store, in, by)
 	if err != nil && !by.Visits {
@@ -54,7 +52,7 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 		return openFork(ctx, store, in, by)
 	}
 	if !configured(in) {
-		return goOn(ctx, store, in, by)
+		return resume(ctx, store, in, by)
 	}
 	cfg, err := run.LoadConfig(in)
 	if err != nil {
@@ -74,7 +72,7 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	return claim(ctx, store, plan, cfg, claimant{by, in})
 }
 
-// MaxPriority is the priority of the runs that come last; 1 is that of the first.
+// MaxPriority is the priority of the runs that are scheduled last; 1 is scheduled first.
 const MaxPriority = 5
 
 // configured reports whether a configuration is given.
@@ -89,7 +87,7 @@ type claimant struct {
 	in run.Input
 }
 
-// claim stores the plan under the run id, unless somebody has it.
+// claim stores the plan under the run id, unless another run has it.
 func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run, by claimant) (run.Plan, error) {
 	layout := artifact.Layout{RunID: plan.RunID}
 	data, err := cfg.YAML()
@@ -106,7 +104,7 @@ func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run,
 	if err != nil {
 		return run.Plan{}, err
 	}
-	if err := by.take(ctx, store, &stored, by.in); err != nil {
+	if err := by.takeOwnership(ctx, store, &stored, by.in); err != nil {
 		return run.Plan{}, err
 	}
 	if _, err := blob.PutBytes(ctx, store, layout.Config().Opened(), []byte(stored.ConfigYAML), blob.Always); err != nil {

@@ -53,12 +53,12 @@ func (by Claim) find(ctx context.Context, who run.Owner) (Execution, error) {
 	return by.Find(ctx, who)
 }
 
-// take makes a stored run the claimer's, unless it is already, and completes the plan
-// of one that was taken over by its amendments. A run belongs to one execution until
-// that has ended. What follows in the same chain goes on with it, and so does who asks
-// for it: by take_over, or by naming no configuration under the same workflow id.
-// Errors: RunExists.
-func (by Claim) take(ctx context.Context, store blob.Store, opened *run.Opened, in run.Input) error {
+// takeOwnership makes the claimer the owner of a stored run, unless it is already, and
+// completes the plan of a taken-over run by its amendments. A run belongs to one execution
+// until that has ended. A later execution of the same chain may continue it, and so may a
+// caller that asks for it: by take_over, or by naming no configuration under the same
+// workflow id. Errors: RunExists.
+func (by Claim) takeOwnership(ctx context.Context, store blob.Store, opened *run.Opened, in run.Input) error {
 	owner, ref, err := run.OwnerOf(ctx, store, *opened)
 	if err != nil {
 		return err
@@ -96,12 +96,12 @@ func (by Claim) replace(ctx context.Context, store blob.Store, owner run.Owner, 
 	owner.Since, owner.Why = by.At, why
 	data, err := json.Marshal(owner)
 	if err == nil {
-		_, err = store.Swap(ctx, artifact.Layout{RunID: in.RunID}.Owner(), ref, data) // fails where somebody was faster
+		_, err = store.Swap(ctx, artifact.Layout{RunID: in.RunID}.Owner(), ref, data) // fails if another process was faster
 	}
 	return owner, err
 }
 
-// mayTake says why the claimer may go on with a run of another execution.
+// mayTake returns why the claimer may continue a run of another execution.
 func (by Claim) mayTake(ctx context.Context, owner run.Owner, theirs Execution, in run.Input, place string) (why string, err error) {
 	mine, err := by.find(ctx, by.owner())
 	if err != nil {
@@ -124,8 +124,8 @@ func (by Claim) mayTake(ctx context.Context, owner run.Owner, theirs Execution, 
 	}
 }
 
-// goOn finds a stored run for an input that says nothing but its id.
-func goOn(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Plan, error) {
+// resume returns the plan of a stored run for an input with nothing but its id.
+func resume(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Plan, error) {
 	plan, err := run.Reopen(ctx, store, in.RunID)
 	if err != nil || by.Visits {
 		return plan, err
@@ -135,7 +135,7 @@ func goOn(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	}
 	opened, _, err := run.ReadOpened(ctx, store, in.RunID)
 	if err == nil {
-		err = by.take(ctx, store, &opened, in)
+		err = by.takeOwnership(ctx, store, &opened, in)
 	}
 	return plan, err
 }

@@ -29,7 +29,7 @@ func Prepare(ctx context.Context, store blob.Store, ref run.Ref, progress func(s
 	if err != nil {
 		return run.Prepared{}, err
 	}
-	p := preparation{store: store, layout: layout, cfg: cfg, progress: progress, sieve: sieve{cfg: cfg}}
+	p := preparation{store: store, layout: layout, cfg: cfg, progress: progress, sieve: dataFilter{cfg: cfg}}
 	if cfg.Fork.RunID != "" {
 		err = p.prepareFork(ctx, ref)
 	} else {
@@ -56,11 +56,11 @@ type preparation struct {
 	code     run.Code
 	out      run.Prepared
 	progress func(string)
-	// prompts are those of the problems of eval.sets, by what they ask.
+	// prompts are the prompts of the problems of eval.sets, by their keys.
 	prompts map[dataset.Key]string
-	// sets are those of the stages by their keys, once they are gathered.
+	// sets are the sets of the stages by their keys, once they are gathered.
 	sets  map[string]stageSet
-	sieve sieve
+	sieve dataFilter
 }
 
 // prepareNew makes or imports all data.
@@ -186,7 +186,7 @@ func (p *preparation) learnTokenizer(ds *[]chat.Dialogue) (tokenizerJSON []byte,
 	if p.template, err = findTemplate(p.cfg, "", nil); err != nil {
 		return nil, config.Problems{templateProblem(err)}
 	}
-	format := run.ChatConfig(p.cfg, p.template, p.functions())
+	format := run.ChatConfig(p.cfg, p.template, p.code.Functions())
 	plain, err := chat.NewPlain(format)
 	if err != nil {
 		return nil, config.Problems{templateProblem(err)}
@@ -207,7 +207,7 @@ func (p *preparation) learnTokenizer(ds *[]chat.Dialogue) (tokenizerJSON []byte,
 
 // storeStart stores the checkpoint that the run starts from; its tokenizer is the run's.
 func (p *preparation) storeStart(ctx context.Context, ds *[]chat.Dialogue) (tokenizerJSON []byte, err error) {
-	s, err := openStart(ctx, p.store, p.cfg, p.functions())
+	s, err := openStart(ctx, p.store, p.cfg, p.code.Functions())
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"temper/internal/fault"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/artifact"
 )
 
 // writeStage writes the training and the held-out problems of a stage.
@@ -41,7 +42,7 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 	set, gathered := p.sets[path]
 	if !gathered { // a fork makes some of its sets
 		set.train, set.heldOut, set.err = p.readProblems(ctx, path, s.Data)
-		p.sieve.hold(path, set.heldOut)
+		p.sieve.holdOut(path, set.heldOut)
 	}
 	if set.err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, set.err)
@@ -71,7 +72,7 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
 	}
 	for _, set := range [][]rl.Problem{train, heldOut} {
-		if err := p.checkProblems(set); err != nil {
+		if err := checkProblems(p.layout, set); err != nil {
 			return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
 		}
 	}
@@ -94,7 +95,7 @@ func (p *preparation) gather(ctx context.Context) {
 		var set stageSet
 		key := dataKey(i + 1)
 		set.train, set.heldOut, set.err = p.readProblems(ctx, key, s.Data)
-		p.sieve.hold(key, set.heldOut)
+		p.sieve.holdOut(key, set.heldOut)
 		p.sets[key] = set
 	}
 }
@@ -160,12 +161,12 @@ const (
 )
 
 // checkProblems finds problems that could be read but never sampled.
-func (p *preparation) checkProblems(problems []rl.Problem) error {
+func checkProblems(layout artifact.Layout, problems []rl.Problem) error {
 	var bad []error
 	for _, problem := range problems {
 		_, err := env.ByName(problem.Env)
 		if err == nil {
-			err = blob.CheckKey(p.layout.Step(1).Group(problem.ID))
+			err = blob.CheckKey(layout.Step(1).Group(problem.ID))
 		}
 		if err == nil && len(problem.ID) > maxProblemID {
 			err = fmt.Errorf("id of %d bytes, want at most %d", len(problem.ID), maxProblemID)

@@ -42,7 +42,7 @@ func (p evaluated) readSet(ctx context.Context, i int) ([]rl.Problem, error) {
 		err = asDataset(errors.New("is empty, want at least one problem"))
 	}
 	if err == nil {
-		err = asDataset(p.checkProblems(problems))
+		err = asDataset(checkProblems(p.layout, problems))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", setKey(i), err)
@@ -253,7 +253,7 @@ func countLines(ctx context.Context, store blob.Store, path string) (int, error)
 		part, err := in.ReadSlice('\n')
 		blank = blank && len(bytes.TrimSpace(part)) == 0
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull): // the line goes on
+		case errors.Is(err, bufio.ErrBufferFull): // the line continues
 			continue
 		case err != nil && !errors.Is(err, io.EOF):
 			return 0, err

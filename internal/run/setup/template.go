@@ -10,9 +10,9 @@ import (
 	"temper/internal/run"
 )
 
-// findTemplate reads the chat template that a configuration names, from where it
-// says; nil for the small ChatML. files are those of the checkpoint that the run
-// starts from, and from where they are.
+// findTemplate reads the chat template that a configuration names; nil for the small
+// ChatML. files are the files of the checkpoint that the run starts from, and from names
+// their folder.
 func findTemplate(cfg config.Run, from string, files map[string][]byte) (*chat.Template, error) {
 	name := cfg.Rollout.ChatTemplate
 	withTools := len(cfg.Rollout.Tools) != 1 || cfg.Rollout.Tools[0].Name != chat.NoTools
@@ -55,15 +55,14 @@ func OpenFormat(ctx context.Context, store blob.Store, cfg config.Run) (*chat.Fo
 	if err != nil {
 		return nil, err
 	}
-	p := preparation{store: store, cfg: cfg, code: code}
 	if !cfg.Model.Starts() {
 		tmpl, err := findTemplate(cfg, "", nil)
 		if err != nil {
 			return nil, config.Problems{templateProblem(err)}
 		}
-		return chat.NewPlain(run.ChatConfig(cfg, tmpl, p.functions()))
+		return chat.NewPlain(run.ChatConfig(cfg, tmpl, code.Functions()))
 	}
-	s, err := openStart(ctx, store, cfg, p.functions())
+	s, err := openStart(ctx, store, cfg, code.Functions())
 	if err != nil {
 		return nil, err
 	}

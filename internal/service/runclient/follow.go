@@ -33,7 +33,7 @@ func Follow(ctx context.Context, c client.Client, store blob.Store, runID string
 	if err != nil {
 		return UnknownRun(err, runID)
 	}
-	t := newTail(store, runID, out)
+	t := newFollower(store, runID, out)
 	t.look = func(ctx context.Context) { t.complain(ctx, c, workflowID) }
 	waiting, cancel := context.WithCancel(ctx)
 	var result error
@@ -57,12 +57,12 @@ func Follow(ctx context.Context, c client.Client, store blob.Store, runID string
 
 // until prints until ctx ends, or the summary has been there for a while: the server
 // may tell of the end late.
-func (t *tail) until(ctx context.Context) error {
+func (t *follower) until(ctx context.Context) error {
 	for entries, err := range t.feed.Entries(ctx) {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := t.patient(err); err != nil {
+		if err := t.tolerateSilence(err); err != nil {
 			return err
 		}
 		t.show(entries)
@@ -74,9 +74,9 @@ func (t *tail) until(ctx context.Context) error {
 	return nil
 }
 
-// patient lets a store that does not answer pass, as the run itself does, and
-// tells of it once.
-func (t *tail) patient(err error) error {
+// tolerateSilence returns nil for a store that does not answer, as the run itself
+// continues, and prints one line about it.
+func (t *follower) tolerateSilence(err error) error {
 	if err == nil {
 		t.silent = false
 	}
@@ -90,9 +90,9 @@ func (t *tail) patient(err error) error {
 	return nil
 }
 
-// last shows what there is when the run has ended, and gives a store that comes
-// back some time.
-func (t *tail) last(ctx context.Context) error {
+// last shows the remaining lines after the run has ended, and waits some time for a store
+// that does not answer.
+func (t *follower) last(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	for entries, err := range t.feed.Entries(ctx) {
@@ -100,7 +100,7 @@ func (t *tail) last(ctx context.Context) error {
 			t.show(entries)
 			return nil
 		}
-		if t.patient(err) != nil {
+		if t.tolerateSilence(err) != nil {
 			return err
 		}
 	}
@@ -129,8 +129,8 @@ func Failure(err error, runID string) error {
 	}
 }
 
-// tail prints new records of a run in the order in which they were made.
-type tail struct {
+// follower prints new records of a run in the order in which they were made.
+type follower struct {
 	feed *history.Feed
 	out  io.Writer
 	// progress shows a line that the next one may replace.
@@ -143,8 +143,8 @@ type tail struct {
 	silent   bool      // the store was silent at the last poll, and that was told
 }
 
-func newTail(store blob.Store, runID string, out io.Writer) *tail {
-	t := &tail{feed: history.Follow(store, runID), out: out, told: map[string]bool{}, look: func(context.Context) {}}
+func newFollower(store blob.Store, runID string, out io.Writer) *follower {
+	t := &follower{feed: history.Follow(store, runID), out: out, told: map[string]bool{}, look: func(context.Context) {}}
 	t.progress = t.line
 	if s, ok := out.(*cli.Screen); ok {
 		t.progress = s.SetStatus
@@ -157,7 +157,7 @@ func newTail(store blob.Store, runID string, out io.Writer) *tail {
 const troubleInterval = 3 * time.Second
 
 // complain prints each new failure of a retried activity of the run once.
-func (t *tail) complain(ctx context.Context, c client.Client, workflowID string) {
+func (t *follower) complain(ctx context.Context, c client.Client, workflowID string) {
 	if time.Since(t.asked) < troubleInterval {
 		return
 	}
@@ -173,7 +173,7 @@ func (t *tail) complain(ctx context.Context, c client.Client, workflowID string)
 }
 
 // show prints entries of the run.
-func (t *tail) show(entries []history.Entry) {
+func (t *follower) show(entries []history.Entry) {
 	for _, e := range entries {
 		switch {
 		case e.SFT != nil:
@@ -199,7 +199,7 @@ func (t *tail) show(entries []history.Entry) {
 }
 
 // line adds a line that stays.
-func (t *tail) line(text string) {
+func (t *follower) line(text string) {
 	fmt.Fprintln(t.out, strings.TrimRight(text, "\n"))
 }
 

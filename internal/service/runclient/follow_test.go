@@ -30,7 +30,7 @@ func TestFollowOutlivesAnOutageOfTheStore(t *testing.T) {
 	left := 3
 	var lines strings.Builder
 	store := outage{memblob.New(), &left, blob.ErrUnavailable}
-	f := newTail(store, "r", &lines)
+	f := newFollower(store, "r", &lines)
 	if err := f.last(t.Context()); err != nil || left > 0 {
 		t.Errorf("last gave %v with %d failures left", err, left)
 	}
@@ -38,7 +38,7 @@ func TestFollowOutlivesAnOutageOfTheStore(t *testing.T) {
 		t.Errorf("the outage was told %d times:\n%s", got, lines.String())
 	}
 	left, store.err = 1, blob.ErrMisconfigured
-	if err := newTail(store, "r", &lines).until(t.Context()); !errors.Is(err, blob.ErrMisconfigured) {
+	if err := newFollower(store, "r", &lines).until(t.Context()); !errors.Is(err, blob.ErrMisconfigured) {
 		t.Error("a store that refuses is waited for")
 	}
 }

@@ -39,7 +39,7 @@ func Connect(ctx context.Context, p *config.Process, check func(context.Context,
 		}
 	}
 	c, err := workers.Dial(ctx, p, cli.NewLogger("client"))
-	if err == nil && p.UIAddress == config.DefaultUI { // nobody has said where it is
+	if err == nil && p.UIAddress == config.DefaultUI { // no address is configured
 		if address, ok := temporalclient.AskUI(ctx, c, p.Namespace); ok {
 			p.UIAddress = address
 		}

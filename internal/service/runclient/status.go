@@ -80,8 +80,8 @@ func withEntry(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
 	return s
 }
 
-// withPlace adds how far a run has come that nobody can ask: it is stuck, or the server
-// has paused its workflow or its stage.
+// withPlace adds the progress of a run that does not answer: it is stuck, or the server has
+// paused its workflow or its stage.
 func withPlace(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
 	if s.Frozen == nil && s.State != workflows.StateStuck || e.Step <= s.Step {
 		return s
@@ -142,7 +142,7 @@ func WriteStatus(out io.Writer, s workflows.RunStatus) error {
 	return t.Flush()
 }
 
-// writeOrigins tells where a run comes from, what changed and where it goes on.
+// writeOrigins writes the parent of a run, its changes and its successor.
 func writeOrigins(line func(key, format string, args ...any), s workflows.RunStatus) {
 	switch {
 	case s.SFTStep > 0 && s.SFTStep < s.SFTSteps: // each chunk of SFT ends with one

@@ -50,7 +50,7 @@ func Send(ctx context.Context, c client.Client, namespace, runID, name string, a
 	return answer, err
 }
 
-// Successor makes the id of the run that goes on instead of another.
+// Successor makes the id of the run that replaces another.
 func Successor(runID string) string {
 	suffix := "-r" + time.Now().UTC().Format("0102150405")
 	return runID[:min(len(runID), 64-len(suffix))] + suffix
@@ -115,8 +115,8 @@ func recordForced(ctx context.Context, store blob.Store, runID string, c workflo
 // startPatience is how long a command waits for a run to accept its configuration.
 const startPatience = 30 * time.Second
 
-// AwaitStart waits until a run has accepted its configuration. A run that nobody has
-// taken yet is no error.
+// AwaitStart waits until a run has accepted its configuration. It is no error that no
+// worker has taken the run yet.
 func AwaitStart(ctx context.Context, c client.Client, runID string, notes io.Writer) (workflows.RunStatus, error) {
 	status, err := workflows.AwaitStart(ctx, c, runID, startPatience)
 	switch {

@@ -125,7 +125,7 @@ func (s *Submission) Check(ctx context.Context, store blob.Store) error {
 	err := s.takeFrom(ctx, store)
 	if err == nil {
 		var cfg config.Run
-		if cfg, err = s.Load(); err == nil && s.here(cfg) {
+		if cfg, err = s.Load(); err == nil && s.readsHere(cfg) {
 			s.found, err = CheckRun(ctx, store, cfg)
 		}
 	}
@@ -139,9 +139,9 @@ func (s *Submission) Check(ctx context.Context, store blob.Store) error {
 	return errors.Join(err, readErr)
 }
 
-// here reports whether all that the run reads can be read by this process. A
-// checkpoint that lies elsewhere is looked for by the control worker.
-func (s *Submission) here(cfg config.Run) bool {
+// readsHere reports whether this process can read all files of the run. The control worker
+// looks for a checkpoint that lies elsewhere.
+func (s *Submission) readsHere(cfg config.Run) bool {
 	if s.Local || cfg.Model.Path == "" {
 		return true
 	}

@@ -59,7 +59,7 @@ func (w *watching) until(ctx context.Context) error {
 		switch {
 		case errors.Is(err, blob.ErrUnavailable):
 			if !w.silent {
-				w.tell("waiting for the store: " + err.Error())
+				w.addLine("waiting for the store: " + err.Error())
 			}
 			w.silent = true
 			continue
@@ -82,10 +82,10 @@ func (w *watching) show(ctx context.Context, entries []history.Entry) (ended boo
 		case e.Step != nil:
 			w.records = append(w.records, *e.Step)
 			if !w.draw {
-				w.tell(export.StepLine(*e.Step, export.ETA(w.records)))
+				w.addLine(export.StepLine(*e.Step, export.ETA(w.records)))
 			}
 		case e.Event != nil:
-			w.tell(e.Event.Kind + ": " + e.Event.Plain())
+			w.addLine(e.Event.Kind + ": " + e.Event.Plain())
 			switch e.Event.Kind {
 			case run.EventFail, run.EventCancel: // they leave no summary
 				w.ended = true
@@ -94,10 +94,10 @@ func (w *watching) show(ctx context.Context, entries []history.Entry) (ended boo
 			}
 		case e.Evaluation != nil:
 			v := e.Evaluation
-			w.tell(fmt.Sprintf("eval: stage %d %s, policy %d: accuracy %.2f", v.Stage, v.Label, v.PolicyVersion, v.Accuracy))
+			w.addLine(fmt.Sprintf("eval: stage %d %s, policy %d: accuracy %.2f", v.Stage, v.Label, v.PolicyVersion, v.Accuracy))
 		case e.Summary != nil:
 			w.ended = true
-			w.tell("the run has ended")
+			w.addLine("the run has ended")
 		}
 	}
 	w.undrawn = w.undrawn || len(entries) > 0
@@ -126,8 +126,8 @@ func (w *watching) drawFrame(ctx context.Context) error {
 	return err
 }
 
-// tell adds a line to the picture, or prints it.
-func (w *watching) tell(line string) {
+// addLine adds a line to the picture, or prints it.
+func (w *watching) addLine(line string) {
 	if w.log = append(w.log, line); len(w.log) > keptLog {
 		w.log = w.log[1:]
 	}

@@ -13,8 +13,8 @@ const Calculator = "calculator"
 
 const calculatorSchema = `{"type": "function", "function": {"name": "calculator", "description": "Evaluate an arithmetic expression exactly, with integers, decimals and fractions. Operators are + - * / // (floor division) % ** and parentheses, functions are abs, ceil, floor, gcd, lcm, max and min.", "parameters": {"type": "object", "properties": {"expression": {"type": "string", "description": "the expression, such as (1/3 + 0.25) * 12 ** 2"}}, "required": ["expression"]}}}`
 
-// Bounds of an expression. The bits are those of a numerator or a denominator: with
-// them, the longest expression takes some milliseconds.
+// Bounds of an expression. The bits count a numerator or a denominator: with these bounds,
+// the longest expression takes some milliseconds.
 const (
 	maxExpression = 1000 // bytes
 	maxNesting    = 100

@@ -150,7 +150,7 @@ func (p *parser) params() ([]Param, bool) {
 		if !ok {
 			return nil, false
 		}
-		if q.Name != "" { // else a star alone: what follows is by name
+		if q.Name != "" { // a bare * has no name
 			out = append(out, q)
 		}
 		if !p.take(",") && (p.peek().kind == newline || p.peek().text != ")") {

@@ -41,7 +41,7 @@ func (f Function) Schema() (string, []Problem) {
 		`}, "required": [` + strings.Join(required, ", ") + `]}}}`, nil
 }
 
-// problems are those of the form of the function.
+// problems returns the problems in the signature of the function.
 func (f Function) problems() []Problem {
 	var out []Problem
 	if f.Async {

@@ -67,7 +67,7 @@ func (s Source) Functions() ([]Function, []Problem) {
 	return functions, out
 }
 
-// Program is the text with an end of ours. Its lines are those of the file.
+// Program returns the text with end appended. The line numbers of the file stay valid.
 func (s Source) Program(end string) string { return strings.TrimSuffix(s.Text, "\n") + "\n" + end }
 
 // Module is the name of the module that a file is.

@@ -23,7 +23,7 @@ type Faults struct {
 	NullLogprob    bool          `json:"null_logprob,omitempty"`
 	InfLogprob     bool          `json:"inf_logprob,omitempty"`
 	CutStop        bool          `json:"cut_stop,omitempty"`     // the stop token is left out
-	Overshoot      bool          `json:"overshoot,omitempty"`    // goes on behind a stop token
+	Overshoot      bool          `json:"overshoot,omitempty"`    // continues after a stop token
 	PaddedToken    bool          `json:"padded_token,omitempty"` // an id outside the vocabulary
 	ShortContext   bool          `json:"short_context,omitempty"`
 	Slow           time.Duration `json:"slow,omitempty"` // for each token

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// LlamaCpp is the handler of a llama.cpp server that was started with ModelFile. It
-// reads its faults from the file ModelFile/../faults.json before each request, because
-// it runs in a process of its own.
+// LlamaCpp is the handler of a llama.cpp server that was started with ModelFile. It reads
+// its faults from the file ModelFile/../faults.json before each request, because it runs in
+// a separate process.
 func (s *Server) LlamaCpp() (http.Handler, error) {
 	m, err := readModel(s.ModelFile)
 	if err != nil {

@@ -97,7 +97,7 @@ func (p Publisher) Convert(_ context.Context, dir, file string) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// Logprobs are those of ids[from:] by the policy of a folder.
+// Logprobs returns the log-probabilities of ids[from:] under the policy in a folder.
 func (p Publisher) Logprobs(_ context.Context, dir string, ids []int32, from int, temperature float32) ([]float32, error) {
 	m, err := readModel(filepath.Join(dir, weightsFile))
 	if err != nil {

@@ -93,7 +93,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, q request) bool {
 	case s.Key != "" && r.Header.Get("Authorization") != "Bearer "+s.Key:
 		fail(w, http.StatusUnauthorized, "Unauthorized")
 	case take(&s.faults.Restart):
-		if s.ModelFile != "" { // a process of its own, which is started again
+		if s.ModelFile != "" { // a separate process, which its parent restarts
 			os.Exit(3)
 		}
 		s.restart()
