@@ -16,8 +16,8 @@ import (
 const placesPause = 500 * time.Millisecond
 
 // AwaitServers waits until every server that a job of a cluster needs has an address in the
-// file that PlacesKey names, and puts what it has waited for into the environment. A
-// process without such a file has its addresses from elsewhere.
+// file that PlacesKey names, and sets them as variables of the environment. A
+// process without such a file gets its addresses in another way.
 func AwaitServers(ctx context.Context, w io.Writer, program string) error {
 	name := os.Getenv(PlacesKey)
 	if name == "" {

@@ -9,7 +9,8 @@ import (
 	"temper/jobs/spec"
 )
 
-// gpuPort is reserved by the trainer that has the GPUs of a node without a device plugin: a second one does not fit.
+// gpuPort is reserved by a trainer that uses the GPUs of a node without a device plugin, so
+// that a second trainer does not fit.
 const gpuPort = 7990
 
 // addDevices asks for the GPUs of the cluster's trainers.

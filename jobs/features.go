@@ -9,12 +9,12 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// LeastVersion is the oldest server that has what every job uses: services of Nomad's own
-// with checks that restart, variables, and node pools.
+// LeastVersion is the oldest server that supports every job: Nomad services with checks
+// that restart, variables, and node pools.
 const LeastVersion = "1.6.0"
 
-// features are fields of a job by the first version whose servers keep them. An older one
-// drops them from what it is sent, and does not say so.
+// features maps fields of a job to the first version whose servers keep them. An older
+// server drops them without an error.
 var features = map[string]string{
 	"Job.UI":                             "1.8.0",
 	"Job.VersionTag":                     "1.9.0",
@@ -51,14 +51,14 @@ var features = map[string]string{
 type Feature struct {
 	// Field is its path in the job, such as TaskGroups[0].Disconnect.
 	Field string
-	// Since is the first version that has it.
+	// Since is the first version that keeps it.
 	Since string
 }
 
-// String is the field with its version.
+// String returns the field with its version.
 func (f Feature) String() string { return fmt.Sprintf("%s (Nomad %s or newer)", f.Field, f.Since) }
 
-// Features are the fields of a job that a server of some age drops.
+// Features returns the fields of a job that some older servers drop.
 func Features(j *api.Job) []Feature {
 	var out []Feature
 	walk(reflect.ValueOf(j).Elem(), "", &out)
@@ -66,7 +66,7 @@ func Features(j *api.Job) []Feature {
 	return out
 }
 
-// walk looks at every field that is set.
+// walk visits every field that is set.
 func walk(v reflect.Value, path string, out *[]Feature) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

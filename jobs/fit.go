@@ -10,22 +10,22 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Capacity counts what nodes have left: what a node has, less what the allocations on it hold. Nomad's own refusal names
-// no reason where devices are used up.
+// Capacity counts the free resources of nodes: the resources of a node less those that its
+// allocations hold. Nomad's refusal gives no reason when devices are used up.
 type Capacity struct{ nodes []*nodeCapacity }
 
 type nodeCapacity struct {
 	*api.NodeListStub
 	cpu, memory int64
 	mhz         int64          // of one core, 0 where cores cannot be reserved
-	volumes     []string       // of the host, by name; nil where they are not known
-	devices     map[string]int // healthy and free, by vendor/type/name
-	allDevices  map[string]int // in working order
+	volumes     []string       // host volumes by name; nil when they are unknown
+	devices     map[string]int // healthy free devices, by vendor/type/name
+	allDevices  map[string]int // healthy devices, by vendor/type/name
 	ports       map[int]bool
 }
 
-// NewCapacity counts what is left on the nodes beside the allocations; both are listed with their resources. Allocations
-// of the jobs in without count as gone.
+// NewCapacity counts the free resources of the nodes beside the allocations; both are
+// listed with their resources. Allocations of the jobs in without count as gone.
 func NewCapacity(nodes []*api.NodeListStub, allocs []*api.AllocationListStub, without ...string) *Capacity {
 	r := &Capacity{}
 	byID := map[string]*nodeCapacity{}
@@ -45,7 +45,8 @@ func NewCapacity(nodes []*api.NodeListStub, allocs []*api.AllocationListStub, wi
 	return r
 }
 
-// SetVolumes says which host volumes nodes have, by the ids of the nodes: package api does not list them.
+// SetVolumes sets the host volumes of nodes, by the ids of the nodes: package api does not
+// list them.
 func (r *Capacity) SetVolumes(byNode map[string][]string) {
 	for _, n := range r.nodes {
 		n.volumes = append([]string{}, byNode[n.ID]...)
@@ -113,8 +114,8 @@ func (n *nodeCapacity) take(used *api.AllocatedResources) {
 	}
 }
 
-// Place puts the instances of a group onto nodes, as many as fit, and takes their room. It
-// returns how many found none, and why, in lines for people.
+// Place puts as many instances of a group onto nodes as fit, and takes their resources. It
+// returns how many instances found no node, and the reasons as lines of text.
 func (r *Capacity) Place(j *api.Job, g *api.TaskGroup) (missing int, why []string) {
 	reasons := map[string]int{}
 	used := map[*nodeCapacity]bool{}
@@ -157,7 +158,7 @@ func distinctHosts(j *api.Job, g *api.TaskGroup) bool {
 	return slices.ContainsFunc(slices.Concat(j.Constraints, g.Constraints), func(c *api.Constraint) bool { return c.Operand == api.ConstraintDistinctHosts })
 }
 
-// wants returns what one instance of a group takes.
+// wants returns the resources of one instance of a group.
 func wants(g *api.TaskGroup) (cpu, cores, memory int64, devices map[string]int) {
 	devices = map[string]int{}
 	for _, t := range g.Tasks {
@@ -182,7 +183,8 @@ func deref[T any](p *T) T {
 	return *p
 }
 
-// misplaced says why the pool or the datacenters of a job exclude the node; "" when they do not.
+// misplaced returns why the pool or the datacenters of a job exclude the node; "" when they
+// do not.
 func (n *nodeCapacity) misplaced(j *api.Job) string {
 	pool := cmp.Or(deref(j.NodePool), api.NodePoolDefault)
 	switch {
@@ -202,7 +204,7 @@ func within(names []string, datacenter string) bool {
 // Within reports whether jobs of the cluster may be in a datacenter.
 func Within(b Build, datacenter string) bool { return within(b.Nomad.Datacenters, datacenter) }
 
-// matches reports whether a name is the wanted one, in which a * stands for any text.
+// matches reports whether a name is the wanted one, in which * matches any text.
 func matches(wanted, name string) bool {
 	first, rest, glob := strings.Cut(wanted, "*")
 	if !glob {
@@ -220,8 +222,8 @@ func matches(wanted, name string) bool {
 	return false
 }
 
-// lacksVolume names a host volume of the group that the node does not have; "" when it has all. Of volumes for each
-// instance the scheduler knows the names.
+// lacksVolume returns a host volume of the group that the node lacks; "" when it has all.
+// It skips volumes for single instances, whose names only the scheduler knows.
 func (n *nodeCapacity) lacksVolume(g *api.TaskGroup) string {
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
 		if v := g.Volumes[name]; v.Type == "host" && !v.PerAlloc && n.volumes != nil && !slices.Contains(n.volumes, v.Source) {
@@ -231,7 +233,7 @@ func (n *nodeCapacity) lacksVolume(g *api.TaskGroup) string {
 	return ""
 }
 
-// refuses says why an instance of the group cannot be on the node; "" when it can.
+// refuses returns why an instance of the group cannot be on the node; "" when it can.
 func (n *nodeCapacity) refuses(j *api.Job, g *api.TaskGroup) string {
 	if reason := n.misplaced(j); reason != "" {
 		return reason
@@ -280,7 +282,8 @@ func (n *nodeCapacity) refuses(j *api.Job, g *api.TaskGroup) string {
 	return ""
 }
 
-// countDevices sums up the devices that an asked name means: vendor/type covers every model.
+// countDevices adds up the devices that an asked name covers: vendor/type covers every
+// model.
 func countDevices(devices map[string]int, asked string) int {
 	n := 0
 	for name, count := range devices {
@@ -291,8 +294,8 @@ func countDevices(devices map[string]int, asked string) int {
 	return n
 }
 
-// cores are the whole ones that are left. A reserved core counts with its share of the
-// node's MHz; servers do not list which ones are taken.
+// cores returns the free whole cores. A reserved core counts with its share of the node's
+// MHz, since servers do not list the reserved cores.
 func (n *nodeCapacity) cores() int64 {
 	if n.mhz == 0 {
 		return 0
@@ -320,14 +323,14 @@ func (n *nodeCapacity) hold(g *api.TaskGroup) {
 	}
 }
 
-// NodeUsage is what one node has and what allocations hold of it.
+// NodeUsage holds the resources of one node and the part that allocations hold.
 type NodeUsage struct {
 	*api.NodeListStub
-	// AllDevices are those in working order by vendor/type/name, and TakenDevices those held.
+	// AllDevices counts the healthy devices by vendor/type/name, TakenDevices the held ones.
 	AllDevices, TakenDevices map[string]int
 	// FreeDevices are AllDevices less TakenDevices.
 	FreeDevices map[string]int
-	// CPU is MHz held and all, Memory MiB, Cores whole ones.
+	// CPU is in MHz, Memory in MiB, Cores counts whole cores; each is held and total.
 	CPU, Memory, Cores [2]int64
 }
 

@@ -14,7 +14,7 @@ import (
 	"temper/jobs/spec"
 )
 
-// frame has what the jobs of one cluster share, and turns a process into a job.
+// frame holds the common parts of the jobs of one cluster, and turns a process into a job.
 type frame struct {
 	name, home, version string
 	nomad               spec.Nomad
@@ -27,7 +27,7 @@ func newFrame(b Build) frame {
 	return frame{name: b.Name, home: b.Home(), version: b.Version, nomad: b.Nomad, programs: b.Programs, data: b.Data, tls: b.TLS}
 }
 
-// job returns a service with an instance of the process for each of its count.
+// job returns a service with count instances of the process.
 func (f frame) job(p process) *api.Job {
 	j := &api.Job{
 		ID: new(p.id), Name: new(p.id), Type: new(api.JobTypeService), Priority: new(p.settings.Priority),
@@ -48,7 +48,7 @@ func (f frame) job(p process) *api.Job {
 func (f frame) group(p process) *api.TaskGroup {
 	g := &api.TaskGroup{
 		Name: new(p.name), Count: new(p.settings.Count),
-		// A process that fails is started again where it is, then elsewhere, for ever.
+		// Nomad restarts a failed process on its node, then on others, for ever.
 		RestartPolicy: &api.RestartPolicy{
 			Attempts: new(3), Interval: new(10 * time.Minute), Delay: new(5 * time.Second), Mode: new(api.RestartPolicyModeFail),
 		},
@@ -81,17 +81,19 @@ func (f frame) group(p process) *api.TaskGroup {
 	return g
 }
 
-// mounts reports whether a process sees its folder by a volume alone: a program that raw_exec starts sees the whole node.
+// mounts reports whether a process reaches its folder only through a volume. A program
+// under raw_exec sees the whole file system of the node.
 func (f frame) mounts(p process) bool { return p.folder != "" && p.settings.Driver != spec.RawExec }
 
 const (
-	// diskMB holds the logs of a task, which are diskMB/2 together.
+	// diskMB holds the logs of a task, which take up to diskMB/2 together.
 	diskMB = 300
-	// healthyDeadline is how long an instance may take until it is well.
+	// healthyDeadline is how long an instance may take to become healthy.
 	healthyDeadline = 5 * time.Minute
 )
 
-// services are how others, and Nomad's own checks, find the processes.
+// services returns the services by which other jobs, and Nomad's checks, find the
+// processes.
 func (f frame) services(p process) []*api.Service {
 	var out []*api.Service
 	if p.serve != "" {
@@ -151,10 +153,12 @@ func (f frame) task(p process) *api.Task {
 	return t
 }
 
-// exitGrace lie between the end of a drain and the kill: a save under way may end.
+// exitGrace lies between the end of a drain and the kill, so that a running save can
+// finish.
 const exitGrace = 5 * time.Second
 
-// templates give a process what is not in its job: secrets, and addresses of others.
+// templates give a process its secrets and the addresses of other roles, which are not in
+// its job.
 func templates(p process) []*api.Template {
 	var out []*api.Template
 	variable := p.variable
@@ -170,7 +174,7 @@ func templates(p process) []*api.Template {
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.files)) {
-		// Whoever serves reads its files again when they change.
+		// Servers read these files again when they change.
 		out = append(out, &api.Template{
 			EmbeddedTmpl: new(fmt.Sprintf("{{ with nomadVar %q }}{{ .%s }}{{ end }}", variable, p.files[name])),
 			DestPath:     new("secrets/" + name), ChangeMode: new("noop"), Perms: new("0600"),
@@ -184,12 +188,12 @@ func templates(p process) []*api.Template {
 		for _, key := range slices.Sorted(maps.Keys(p.needs)) {
 			text.WriteString(p.needs[key] + "\n")
 		}
-		// A role waits for its servers when it starts, and finds them again by itself; one that
-		// does not is not alive, and starts again with the addresses of then.
+		// A role waits for its servers when it starts, and reconnects by itself; one that
+		// does not fails its health check and restarts with the new addresses.
 		out = append(out, &api.Template{EmbeddedTmpl: new(text.String()), DestPath: new("local/" + filePlaces), Envvars: new(true), ChangeMode: new("noop")})
 	}
 	return out
 }
 
-// literal is a template that renders the text itself.
+// literal returns a template that renders text unchanged.
 func literal(text string) string { return strings.ReplaceAll(text, "{{", `{{"{{"}}`) }

@@ -1,4 +1,4 @@
-// Package jobs turns the file of a cluster into jobs of Nomad: one pure function a role. It
+// Package jobs turns the file of a cluster into jobs of Nomad, with one pure function for each role. It
 // owns their ids, resources, ports, services, secrets and policies. It makes no connection.
 //
 // Invariant: the same Cluster gives the same jobs, byte for byte, and no job holds a secret.
@@ -22,11 +22,11 @@ const (
 	MetaCluster = "temper_cluster"
 	MetaRole    = "temper_role"
 	MetaBuild   = "temper_build"
-	// MetaHome says which store the cluster of the job uses: two clusters of one name have two.
+	// MetaHome identifies the store of the job's cluster: two clusters of one name have two stores.
 	MetaHome = "temper_home"
-	// MetaSpec is the hash of the job as it was rendered.
+	// MetaSpec is the hash of the rendered job.
 	MetaSpec = "temper_spec"
-	// MetaAttempt counts how often the same job was tried again after Nomad gave it up. It is not
+	// MetaAttempt counts the attempts to start the same job after Nomad gave it up. It is not
 	// part of the hash.
 	MetaAttempt = "temper_attempt"
 	// MetaRun is the run that a job belongs to.
@@ -36,14 +36,14 @@ const (
 // Build makes the jobs of one cluster.
 type Build struct {
 	spec.Cluster
-	// Version of the programs; a new one rolls the services over.
+	// Version is the version of the programs; a new version restarts the services.
 	Version string
 }
 
-// ID is the id of a role's job, and the name of its service.
+// ID returns the id of a role's job, which is also the name of its service.
 func (b Build) ID(role string) string { return b.Name + "-" + role }
 
-// Home tells clusters of one name apart.
+// Home identifies the cluster among clusters of one name.
 func (b Build) Home() string {
 	if b.Store != "" {
 		return b.Store
@@ -62,25 +62,26 @@ func (b Build) All() []*api.Job {
 	return out
 }
 
-// Job returns the job of a role, whatever its count.
+// Job returns the job of a role, even if its count is 0.
 func (b Build) Job(name string) *api.Job { return seal(newFrame(b).job(describe(b, name))) }
 
-// seal writes the hash of a job into its meta, which tells a change of ours from a change by others.
+// seal writes the hash of a job into its meta, which tells a change by temper from a change
+// by others.
 func seal(j *api.Job) *api.Job {
 	delete(j.Meta, MetaSpec)
 	text, err := json.Marshal(j)
 	if err != nil {
-		panic(fmt.Sprintf("job %s does not encode: %v", *j.ID, err)) // it consists of texts and numbers
+		panic(fmt.Sprintf("job %s does not encode: %v", *j.ID, err)) // it holds only strings and numbers
 	}
 	sum := sha256.Sum256(text)
 	j.Meta[MetaSpec] = hex.EncodeToString(sum[:8])
 	return j
 }
 
-// Variable is where the secrets of a job are; the job may read it without a policy.
+// Variable returns the path of a job's secrets; the job may read it without a policy.
 func (b Build) Variable(role string) string { return "nomad/jobs/" + b.ID(role) }
 
-// File is the operator's own job file for a role; "" for none.
+// File returns the operator's job file for a role; "" for none.
 func (b Build) File(role string) string {
 	for _, r := range b.Named() {
 		if r.Name == role {
@@ -90,7 +91,7 @@ func (b Build) File(role string) string {
 	return ""
 }
 
-// Adopt gives a job of the operator's own what makes it part of the cluster.
+// Adopt adds the fields to an operator's job that make it part of the cluster.
 func Adopt(own, ours *api.Job) *api.Job {
 	own.Region, own.Namespace = ours.Region, ours.Namespace
 	if own.Meta == nil {
@@ -98,7 +99,7 @@ func Adopt(own, ours *api.Job) *api.Job {
 	}
 	maps.Copy(own.Meta, ours.Meta)
 	for _, g := range own.TaskGroups {
-		if g.Count == nil { // as Nomad reads it
+		if g.Count == nil { // Nomad's default
 			g.Count = new(1)
 			if g.Scaling != nil && g.Scaling.Min != nil {
 				g.Count = new(int(*g.Scaling.Min))
@@ -108,7 +109,7 @@ func Adopt(own, ours *api.Job) *api.Job {
 	return seal(own)
 }
 
-// Has reports whether there is a role of that name.
+// Has reports whether a role of that name exists.
 func (b Build) Has(role string) bool {
 	return slices.ContainsFunc(b.Named(), func(r spec.Named) bool { return r.Name == role })
 }

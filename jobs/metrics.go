@@ -11,8 +11,8 @@ import (
 	"temper/internal/role"
 )
 
-// metrics is a Prometheus that scrapes every role, found as a service of Nomad. Its targets
-// change with the services, and it reads them again by itself.
+// metrics is a Prometheus that scrapes every role. It finds its targets as services of
+// Nomad and reads them again when they change.
 func metrics(b Build) process {
 	p := newProcess(b, role.Of(role.Metrics))
 	p.args = []string{
@@ -29,7 +29,7 @@ func metrics(b Build) process {
 	return p
 }
 
-// fileAlerts lies beside Prometheus' configuration.
+// fileAlerts is the name of the alerts beside Prometheus' configuration.
 const fileAlerts = "alerts.yaml"
 
 // scrapeConfig returns Prometheus' configuration as a template of Nomad.

@@ -4,15 +4,16 @@ import (
 	"fmt"
 )
 
-// network says how the processes of a cluster reach each other.
+// network describes how the processes of a cluster reach each other.
 type network struct {
-	name string // of the cluster
+	name string // name of the cluster
 	tls  bool
 }
 
 func networkOf(b Build) network { return network{b.Name, b.TLS} }
 
-// address returns where a port listens: on the loopback address unless the cluster speaks TLS.
+// address returns the listen address of a port: the loopback address unless the cluster
+// speaks TLS.
 func (n network) address(port string) string {
 	if n.tls {
 		return "${NOMAD_IP_" + port + "}:${NOMAD_PORT_" + port + "}"
@@ -46,7 +47,7 @@ func (n network) serveTLS() []string {
 	return []string{"--tls-cert", secret(fileCert), "--tls-key", secret(fileKey), "--tls-client-ca", secret(fileCA)}
 }
 
-// clientTLS returns how a process calls a gateway with TLS.
+// clientTLS returns the environment with which a process calls a gateway over TLS.
 func (n network) clientTLS() map[string]string {
 	if !n.tls {
 		return map[string]string{}
@@ -54,7 +55,7 @@ func (n network) clientTLS() map[string]string {
 	return map[string]string{"TEMPER_SANDBOX_TLS_CA": secret(fileCA), "TEMPER_SANDBOX_TLS_CERT": secret(fileCert), "TEMPER_SANDBOX_TLS_KEY": secret(fileKey)}
 }
 
-// PlacesKey is the variable of the environment that names the file with the addresses of servers. PlacesMissing begins
+// PlacesKey is the environment variable that names the file with the addresses of servers. PlacesMissing begins
 // the lines of that file that name servers without an address: Nomad reads them as comments.
 const (
 	PlacesKey     = "TEMPER_PLACES"
@@ -62,8 +63,9 @@ const (
 	filePlaces    = "places.env"
 )
 
-// lookup returns a template of a line KEY=value with the address of a role's service, or of a line that says that the
-// service has no address now; a process waits for it. form is the value with .Address and .Port.
+// lookup returns a template for a line KEY=value with the address of a role's service, or
+// for a line that marks the address as missing; a process waits for it. form is the value
+// with .Address and .Port.
 func (n network) lookup(key, role, form string) string {
 	return fmt.Sprintf("{{ range nomadService %[1]q }}%[2]s=%[3]s\n{{ else }}%[4]s%[1]s\n{{ end }}", n.name+"-"+role, key, form, PlacesMissing)
 }

@@ -9,10 +9,10 @@ import (
 	"temper/jobs/spec"
 )
 
-// process is one task of a role, before it is a job.
+// process is one task of a role, from which a job is made.
 type process struct {
-	name string // of the role
-	// id is the job's id. service is the name under which others find the process.
+	name string // name of the role
+	// id is the job's id. service is the name of the process's service.
 	id, service string
 	settings    spec.Role
 	// program is one of the cluster's programs, without its folder; systemProgram replaces it by the path of a program
@@ -20,25 +20,25 @@ type process struct {
 	program, systemProgram string
 	args                   []string
 	env                    map[string]string
-	// folder is what the process keeps on its node; empty for nothing.
+	// folder is the folder of the process on its node; empty for none.
 	folder string
-	// ports with a value of 0 are chosen by Nomad.
+	// ports maps names to numbers; Nomad chooses a port of 0.
 	ports []api.Port
-	// serve is the port at which others find the process; empty for none.
+	// serve is the port of the service; empty for none.
 	serve string
-	// check is how Nomad asks whether the process is well; nil for no check.
+	// check is Nomad's health check of the process; nil for none.
 	check *api.ServiceCheck
 	// secrets maps variables of the environment, and files maps files below the secrets folder, to items of the
 	// variable with that path in Nomad.
 	secrets, files map[string]string
 	variable       string
-	// texts are further files below the local folder, which hold no secret.
+	// texts holds further files below the local folder, without secrets.
 	texts map[string]string
-	// needs are lines of templates with addresses of other roles, by the role.
+	// needs maps other roles to template lines with their addresses.
 	needs map[string]string
-	// identities are signed by Nomad for the process.
+	// identities lists the identities that Nomad signs for the process.
 	identities []*api.WorkloadIdentity
-	// signal tells the process to end; empty means SIGTERM.
+	// signal asks the process to end; empty means SIGTERM.
 	signal string
 	// adjust changes the finished group; nil changes nothing.
 	adjust func(*api.TaskGroup)
@@ -66,13 +66,13 @@ func newProcess(b Build, row role.Row, flags ...string) process {
 }
 
 const (
-	// loopback is where everything listens that other machines must not reach.
+	// loopback is the listen address of ports that other machines must not reach.
 	loopback = "127.0.0.1"
 	// healthSuffix ends the name of the service of a health port.
 	healthSuffix = "-health"
 )
 
-// healthCheck asks /healthz of a port, and starts the process again when there is no good answer.
+// healthCheck asks /healthz of a port, and restarts the process without a good answer.
 func healthCheck(port string) *api.ServiceCheck {
 	return &api.ServiceCheck{
 		Name: "alive", Type: "http", PortLabel: port, Path: "/healthz", Method: "GET", Interval: 5 * time.Second, Timeout: 3 * time.Second,
@@ -80,7 +80,7 @@ func healthCheck(port string) *api.ServiceCheck {
 	}
 }
 
-// connectCheck asks whether a port takes connections.
+// connectCheck checks that a port accepts connections.
 func connectCheck(port string) *api.ServiceCheck {
 	return &api.ServiceCheck{Name: "open", Type: "tcp", PortLabel: port, Interval: 2 * time.Second, Timeout: 2 * time.Second}
 }

@@ -35,10 +35,11 @@ const (
 	fileCA   = "ca.pem"
 )
 
-// secret is the path of such a file for the process.
+// secret returns the path of such a file in the process.
 func secret(file string) string { return "${NOMAD_SECRETS_DIR}/" + file }
 
-// describe returns the process of a role. A role that polls a queue needs nothing but its row in the table of roles.
+// describe returns the process of a role. A role that polls a queue needs only its row in
+// the table of roles.
 func describe(b Build, name string) process {
 	switch name {
 	case role.Postgres:
@@ -72,12 +73,12 @@ func gateway(b Build) process {
 	p.files = n.certificates()
 	if b.TLS {
 		p.args = append(p.args, "--node-ca", secret(fileCA), "--node-cert", secret(fileCert), "--node-key", secret(fileKey))
-		p.check = connectCheck(role.PortAPI) // Nomad's check has no certificate to show
+		p.check = connectCheck(role.PortAPI) // Nomad's check has no certificate
 	}
 	return p
 }
 
-// sandbox runs programs. It gets the token of nodes and no other secret.
+// sandbox runs programs. Its only secret is the token of nodes.
 func sandbox(b Build) process {
 	n, settings := networkOf(b), b.Roles.Sandbox
 	p := newProcess(b, role.Of(role.Sandbox), append([]string{
@@ -105,25 +106,26 @@ func control(b Build) process {
 	return p
 }
 
-// fileCluster is the cluster's file below the local folder of a control worker.
+// fileCluster is the path of the cluster's file below the local folder of a control worker.
 const fileCluster = "cluster.yaml"
 
-// addPlacement adds what a control worker needs that gives runs workers for themselves: the cluster's file, which is part
-// of its job so that a change rolls it over, and the way to Nomad.
+// addPlacement adds the parts of a control worker that gives runs dedicated workers: the
+// cluster's file, which is part of its job so that a change restarts it, and access to
+// Nomad.
 func addPlacement(b Build, p *process) {
-	for _, r := range b.Named() { // b is a copy. Control reads no job file, and their folder is on the machine that applies
+	for _, r := range b.Named() { // b is a copy. Control reads no job files: they are on the machine that applies
 		if r.File != "" {
 			r.File = filepath.Base(r.File)
 		}
 	}
 	text, err := b.YAML()
 	if err != nil {
-		panic(err) // it consists of texts and numbers
+		panic(err) // it holds only strings and numbers
 	}
 	p.texts = map[string]string{fileCluster: string(text)}
 	p.args = append(p.args, "--cluster", "${NOMAD_TASK_DIR}/"+fileCluster)
 	reachNomad(b, p)
-	if slices.Contains(b.Placement.Scale, role.Sandbox) { // the gateway measures its load
+	if slices.Contains(b.Placement.Scale, role.Sandbox) { // the load comes from the gateway
 		reachSandbox(b, p)
 	}
 }
@@ -140,13 +142,14 @@ func trainer(b Build) process {
 	return p
 }
 
-// poller returns a role of temper that polls a queue and reaches what its row needs.
+// poller returns the process of a role that polls a queue and reaches the servers that its
+// row needs.
 func poller(b Build, row role.Row, flags ...string) process {
-	// Health has no token, so that it stays on the machine.
+	// The health port requires no token, so it listens on the loopback address.
 	return reach(b, newProcess(b, row, append(flags, "--listen", local(role.PortHealth), "--ui", "")...), row.Needs)
 }
 
-// reach adds how a process of temper reaches what it needs.
+// reach adds the access of a process to the servers that it needs.
 func reach(b Build, p process, needs []role.Need) process {
 	p.args = append(p.args, "--home", "${NOMAD_TASK_DIR}/home")
 	for _, need := range needs {
@@ -157,7 +160,7 @@ func reach(b Build, p process, needs []role.Need) process {
 			reachStore(b, &p)
 		case role.NeedSandbox:
 			reachSandbox(b, &p)
-		case role.NeedDevice, role.NeedTrainer: // the process finds them by its flags
+		case role.NeedDevice, role.NeedTrainer: // the flags of the process select them
 		}
 	}
 	return p
@@ -184,16 +187,16 @@ func reachStore(b Build, p *process) {
 	}
 }
 
-// reachSandbox adds what a process needs that calls the sandbox.
+// reachSandbox adds the settings with which a process calls the sandbox.
 func reachSandbox(b Build, p *process) {
 	n := networkOf(b)
 	p.secrets["TEMPER_SANDBOX_TOKEN"] = ItemSandboxToken
-	p.needs[role.Gateway] = n.lookup("TEMPER_SANDBOX_ADDRESS", role.Gateway, "{{ .Address }}:{{ .Port }}") // the files of clientTLS make it TLS
+	p.needs[role.Gateway] = n.lookup("TEMPER_SANDBOX_ADDRESS", role.Gateway, "{{ .Address }}:{{ .Port }}") // with the files of clientTLS it uses TLS
 	maps.Copy(p.files, n.certificates())
 	maps.Copy(p.env, n.clientTLS())
 }
 
-// reachNomad adds how a process asks its agent.
+// reachNomad adds the settings with which a process calls its agent.
 func reachNomad(b Build, p *process) {
 	if !b.Placement.On() {
 		return
@@ -204,11 +207,11 @@ func reachNomad(b Build, p *process) {
 	}
 }
 
-// storeIdentity names the identity for the store; Nomad keeps it in nomad_NAME.jwt below the
-// secrets folder and renews it in time.
+// storeIdentity is the name of the identity for the store. Nomad keeps it in nomad_NAME.jwt
+// below the secrets folder and renews it in time.
 const storeIdentity = "store"
 
-// addIdentity adds the identity with which a process takes its role at the store.
+// addIdentity adds the identity with which a process assumes its role at the store.
 func addIdentity(b Build, p *process) {
 	if b.StoreRole == "" {
 		return

@@ -13,11 +13,11 @@ import (
 	"temper/internal/role"
 )
 
-// MetaEpoch is the admission that a run's job belongs to, a key of its meta.
+// MetaEpoch is the key in a job's meta for the admission of a run that the job belongs to.
 const MetaEpoch = "temper_epoch"
 
-// Run returns the job of a run: equal instances, no two on one node, on the queues of the run. They are
-// placed as the admission of gangs says, and never rolled over.
+// Run returns the job of a run: equal instances on different nodes, on the queues of the
+// run. Nomad places them as a gang requires, and never restarts them for an update.
 func (b Build) Run(job placement.Job) *api.Job {
 	p := runProcess(b, job)
 	j := newFrame(b).job(p)
@@ -25,8 +25,8 @@ func (b Build) Run(job placement.Job) *api.Job {
 	return seal(j)
 }
 
-// runProcess describes an instance of a run's job: a trainer, or a process that samples, which is set up as the rollout
-// role of the cluster.
+// runProcess describes an instance of a run's job: a trainer, or a process that samples
+// with the settings of the cluster's rollout role.
 func runProcess(b Build, job placement.Job) process {
 	row, flags := role.Of(role.Rollout), []string{"--queue", job.Queues.Rollout}
 	if job.Role == placement.RoleTrainer {
@@ -37,7 +37,7 @@ func runProcess(b Build, job placement.Job) process {
 	}
 	p := poller(b, row, flags...)
 	reachSandbox(b, &p)
-	reachNomad(b, &p) // whether its allocation is still the one that counts
+	reachNomad(b, &p) // it asks whether its allocation is still the current one
 	p.name, p.service, p.id, p.variable = string(job.Role), b.ID(string(job.Role)), job.ID, RunVariable(job.ID)
 	s := &p.settings
 	s.Count, s.Max, s.Pool, s.Cores = job.Instances, max(job.Instances, job.Most), job.Pool, job.Each.Cores
@@ -49,7 +49,8 @@ func runProcess(b Build, job placement.Job) process {
 	return p
 }
 
-// adjustRun asks for what each instance needs, and makes the instances of a gang move and start together.
+// adjustRun requests the resources of each instance, and makes the instances of a gang move
+// and start together.
 func adjustRun(g *api.TaskGroup, job placement.Job) {
 	g.Constraints = append(g.Constraints, &api.Constraint{Operand: api.ConstraintDistinctHosts, RTarget: "true"})
 	for _, name := range slices.Sorted(maps.Keys(job.Each.Devices)) {
@@ -57,22 +58,23 @@ func adjustRun(g *api.TaskGroup, job placement.Job) {
 			g.Tasks[0].Resources.Devices = append(g.Tasks[0].Resources.Devices, &api.RequestedDevice{Name: name, Count: new(uint64(n))})
 		}
 	}
-	// A drain moves all instances at once: a gang without one of them does nothing.
+	// A drain moves all instances at once: an incomplete gang cannot work.
 	g.Migrate = &api.MigrateStrategy{MaxParallel: new(job.Instances), HealthCheck: new("task_states"), MinHealthyTime: new(time.Second), HealthyDeadline: new(healthyDeadline)}
-	g.Update.MaxParallel = new(0) // the health of one instance holds up no other
+	g.Update.MaxParallel = new(0) // no instance waits for the health of another
 	g.Update.AutoRevert = new(false)
 }
 
-// RunVariable is where the secrets of a run's job are: no other job may read it.
+// RunVariable returns the path of the secrets of a run's job; no other job may read it.
 func RunVariable(id string) string { return "nomad/jobs/" + id }
 
-// RunsVariable holds what every job of a run gets. No job has its name, so that none reads it.
+// RunsVariable returns the path of the secrets that every job of a run gets. No job has its
+// name, so that no job reads it.
 func (b Build) RunsVariable() string { return b.Variable(Runs) }
 
 // Runs names all jobs of runs in place of a role.
 const Runs = "run"
 
-// RunItems are the items that the jobs of runs read; nil where runs have no jobs.
+// RunItems returns the items that the jobs of runs read; nil if runs have no jobs.
 func (b Build) RunItems() []string {
 	if !b.Placement.On() {
 		return nil

@@ -12,8 +12,8 @@ var (
 	itemOf     = regexp.MustCompile(`\{\{ \.([a-z_]+) \}\}`)
 )
 
-// Secrets are the items that the templates of a job read, by the path of their variable. A
-// task waits for ever while one is missing.
+// Secrets returns the items that the templates of a job read, by the path of their
+// variable. A task waits for ever for a missing item.
 func Secrets(j *api.Job) map[string][]string {
 	out := map[string][]string{}
 	for _, g := range j.TaskGroups {

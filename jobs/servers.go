@@ -11,11 +11,11 @@ import (
 	"temper/internal/role"
 )
 
-// temporal is the embedded server on one file, or on databases of Postgres. It has no
-// authentication, so that it listens on the loopback address alone.
+// temporal is the embedded server on one file or on databases of Postgres. It has no
+// authentication, so it listens only on the loopback address.
 func temporal(b Build) process {
 	p := newProcess(b, role.Of(role.Temporal))
-	if url := postgresURL(b); url != "" { // any node will do
+	if url := postgresURL(b); url != "" { // it can run on any node
 		p.args = []string{"--postgres", url}
 		p.secrets = map[string]string{"PGPASSWORD": ItemPostgresPassword}
 	} else {
@@ -26,7 +26,8 @@ func temporal(b Build) process {
 	return p
 }
 
-// Folder returns what a role keeps on the disk of its node and finds there again; "" for nothing.
+// Folder returns the folder of a role on the disk of its node, which keeps data between
+// instances; "" for none.
 func Folder(b Build, name string) string {
 	row := role.Of(name)
 	if row.Job == nil || row.Job.Folder == "" || name == role.Temporal && postgresURL(b) != "" {
@@ -35,10 +36,10 @@ func Folder(b Build, name string) string {
 	return path.Join(b.Data, row.Job.Folder)
 }
 
-// postgresUser is the account that the job postgres makes, and that Temporal uses.
+// postgresUser is the account that the job postgres makes and Temporal uses.
 const postgresUser = "temper"
 
-// postgresURL is the database of Temporal; "" for a file.
+// postgresURL returns the URL of Temporal's database; "" for a file.
 func postgresURL(b Build) string {
 	if b.Roles.Postgres.Count == 0 {
 		return b.Postgres
@@ -46,8 +47,8 @@ func postgresURL(b Build) string {
 	return "postgres://" + postgresUser + "@" + net.JoinHostPort(loopback, strconv.Itoa(b.Ports.Postgres)) + "/temporal?sslmode=disable"
 }
 
-// postgres is a Postgres of the node's system, on one folder. It listens on the
-// loopback address alone, and makes its databases and its account when the folder is new.
+// postgres is a Postgres installed on the node, on one folder. It listens only on the
+// loopback address, and makes its databases and its account in a new folder.
 func postgres(b Build) process {
 	p := newProcess(b, role.Of(role.Postgres), "${NOMAD_TASK_DIR}/"+filePostgres)
 	p.systemProgram = "/bin/sh"
@@ -56,14 +57,14 @@ func postgres(b Build) process {
 	}
 	p.secrets = map[string]string{"PGPASSWORD": ItemPostgresPassword}
 	p.texts = map[string]string{filePostgres: startPostgres}
-	p.signal = "SIGINT" // ends sessions and loses nothing; SIGTERM waits until they end by themselves
+	p.signal = "SIGINT" // ends sessions without a loss; SIGTERM would wait for their ends
 	p.adjust = stopFirst
 	return p
 }
 
 const filePostgres = "postgres.sh"
 
-// startPostgres makes the folder where there is none, all of it or nothing, and becomes the
+// startPostgres makes a missing folder, completely or not at all, and then runs the
 // server. Postgres refuses to run as root.
 //
 //go:embed postgres.sh
@@ -81,13 +82,13 @@ func objectStore(b Build) process {
 	p.adjust = func(g *api.TaskGroup) {
 		stopFirst(g)
 		for _, t := range g.Tasks[0].Templates {
-			t.ChangeMode = new("restart") // it reads its certificate when it starts
+			t.ChangeMode = new("restart") // it reads its certificate only when it starts
 		}
 	}
 	return p
 }
 
-// dashboard is open to all who reach it, so that it stays on its machine.
+// dashboard requires no token, so it listens only on the loopback address.
 func dashboard(b Build) process {
 	row := role.Of(role.UI)
 	p := reach(b, newProcess(b, row, "--listen", local(role.PortUI), "--health", local(role.PortHealth),
@@ -98,7 +99,8 @@ func dashboard(b Build) process {
 
 const bucket = "temper"
 
-// stopFirst makes a group stop its old instance before a new one starts: two must not have one folder.
+// stopFirst makes a group stop its old instance before a new one starts, because two
+// instances must not use one folder.
 func stopFirst(g *api.TaskGroup) { g.Update.Canary = new(0) }
 
 // StoreAt returns the URL of the store for a client; address is host:port of the cluster's own server, and ca the file

@@ -23,10 +23,10 @@ var (
 	// ErrConflict means that the id of the call already names another program. It is a
 	// bug of the caller; the same call fails again. It says nothing about the program.
 	ErrConflict = errors.New("sandbox: the id names another program already: every program needs an id of its own")
-	// ErrSessionLost means that the session is not in the state that the call needs: the executor does
-	// not know it, it has run other cells, or it cannot be rebuilt. Nothing ran, and the
-	// same call fails again. A caller that has the history starts a session of another
-	// name with it. It says nothing about the program.
+	// ErrSessionLost means that the session is not in the state that the call needs: the
+	// executor does not know it, it has run other cells, or it cannot be rebuilt. Nothing
+	// ran, and the same call fails again. A caller that has the history starts a session of
+	// another name with it. It says nothing about the program.
 	ErrSessionLost = errors.New("sandbox session lost")
 )
 
@@ -54,8 +54,8 @@ func RetryAfter(err error, fallback time.Duration) time.Duration {
 // Status is the outcome of a program. An Executor never returns status.Malformed.
 type Status = status.Status
 
-// The outcomes. StatusInternal is the
-// only one that does not describe the program; it is never shown to a policy.
+// The outcomes. StatusInternal is the only one that does not describe the program; it is
+// never shown to a policy.
 const (
 	StatusOK          = status.OK
 	StatusError       = status.Error

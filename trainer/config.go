@@ -111,7 +111,7 @@ func (c Config) Validate() error {
 // MaxGraphs bounds the number of graphs that a trainer compiles, whatever the lengths of its
 // samples. With contexts and microbatches of up to 12288 tokens it is 3163, and 475 with
 // packing; on the Go backend, which cuts smaller passes, 819 and 131. A run meets few of them.
-// With Work it is the number of chosen graphs; a sequence longer than Work says adds one.
+// With Work it is the number of chosen graphs; a sequence longer than Work's adds one.
 func (c Config) MaxGraphs() int {
 	if choice, ok := c.Choice(); ok {
 		return choice.Graphs
@@ -119,7 +119,7 @@ func (c Config) MaxGraphs() int {
 	return passes.MaxGraphs(c.plan().NumShapes(c.Model.MaxPositionEmbeddings))
 }
 
-// plan says how minibatches are cut into passes. It follows from the configuration alone, so
+// plan returns how minibatches are cut into passes. It depends only on the configuration, so
 // no bit of the sum of gradients depends on cores or memory.
 func (c Config) plan() packing.Plan {
 	p := packing.Plan{Tokens: c.MicrobatchTokens, Pack: c.Pack}

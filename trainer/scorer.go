@@ -23,7 +23,7 @@ type scores struct {
 	entropy  []float32 // nil if the program does not yield it
 }
 
-// keepOld stores the scores as those of the policy before the step.
+// keepOld stores the scores as scores of the policy before the step.
 func keepOld(r *packing.Row, v scores) { r.Old, r.Entropy = v.logprobs, v.entropy }
 
 // score runs a scoring program on the rows and calls keep with the scores of each.

@@ -135,12 +135,12 @@ func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Opt
 	return metrics, nil
 }
 
-// UpdateOptions say how a batch becomes updates.
+// UpdateOptions select how a batch becomes updates.
 type UpdateOptions = optimizer.Update
 
 // Update makes the updates of one step on its batch by the clipped policy objective. With
 // several minibatches the policy before the step is the old policy of all of them.
-// Errors: those of SFTStep.
+// It returns the errors of SFTStep.
 func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (rl.TrainMetrics, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

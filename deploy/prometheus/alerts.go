@@ -1,5 +1,5 @@
 // Package prometheus holds the alerts over the series that every role exports. It has no
-// code: the job metrics of a cluster takes the file along, and other servers may read it as it is.
+// code: the job metrics of a cluster embeds the file, and other servers can read it unchanged.
 package prometheus
 
 import _ "embed"

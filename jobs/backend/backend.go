@@ -1,8 +1,8 @@
 // Package backend places the jobs of runs on Nomad: it implements placement.Backend. It owns
-// how the port's words map to jobs, allocations and nodes. It does not decide which run gets room.
+// the mapping of the port's terms to jobs, allocations and nodes. It does not decide which run gets room.
 //
-// Invariant: a job of a run is written only over the version that was looked at, and its epoch
-// is part of it, so that a repeated call finds what it made.
+// Invariant: a job of a run is written only over the version that was read, and its epoch
+// is part of it, so that a repeated call finds the job that it made.
 package backend
 
 import (
@@ -29,7 +29,7 @@ type Backend struct {
 
 var _ placement.Backend = (*Backend)(nil)
 
-// New places jobs of runs as the cluster's file describes its trainers and rollouts.
+// New returns a backend whose jobs follow the cluster's file for trainers and rollouts.
 func New(client *nomad.Client, build jobs.Build) *Backend {
 	return &Backend{nomad: client, build: build}
 }
@@ -49,7 +49,7 @@ func mapError(err error) error {
 	return err
 }
 
-// info reads a job; nil when there is none.
+// info reads a job; nil when it does not exist.
 func (b *Backend) info(ctx context.Context, id string) (*api.Job, error) {
 	job, _, err := b.nomad.Jobs().Info(id, nomad.Query(ctx))
 	if err == nil {
@@ -61,7 +61,7 @@ func (b *Backend) info(ctx context.Context, id string) (*api.Job, error) {
 	return nil, err
 }
 
-// epochOf is the admission that a job belongs to; 0 for a job that is none of a run's.
+// epochOf returns the admission of a job; 0 for a job that belongs to no run.
 func epochOf(meta map[string]string) int {
 	epoch, err := strconv.Atoi(meta[jobs.MetaEpoch])
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (u
 			return 0, &placement.ConflictError{Job: job.ID, Text: "it was removed meanwhile"}
 		}
 		if there != nil {
-			if done, found, err := meet(there, job, index); done || err != nil {
+			if done, found, err := compareJob(there, job, index); done || err != nil {
 				return found, err
 			}
 			index = nomad.Deref(there.JobModifyIndex)
@@ -94,8 +94,8 @@ func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (u
 	return 0, &placement.ConflictError{Job: job.ID, Have: index, Text: "it changes all the time"}
 }
 
-// startTries is how often Start tries again when a job has changed meanwhile: an earlier call of ours may have
-// changed it.
+// startTries bounds how often Start tries again when a job has changed meanwhile, perhaps
+// by an earlier call of Start.
 const startTries = 3
 
 // register writes the job of a run over the version with that index.
@@ -104,18 +104,18 @@ func (b *Backend) register(ctx context.Context, job placement.Job, index uint64)
 	if err := b.refuse(ctx, wanted, job); err != nil {
 		return 0, err
 	}
-	if err := b.handSecrets(ctx, wanted); err != nil {
+	if err := b.writeSecrets(ctx, wanted); err != nil {
 		return 0, err
 	}
 	answer, _, err := b.nomad.Jobs().RegisterOpts(wanted, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: index}, nomad.Write(ctx))
 	if err != nil {
 		return 0, b.fail("register job "+job.ID, err)
 	}
-	return answer.JobModifyIndex, b.handSecrets(ctx, wanted) // its secrets may have been replaced since
+	return answer.JobModifyIndex, b.writeSecrets(ctx, wanted) // its secrets may have been replaced meanwhile
 }
 
-// meet compares a job with one that is there: done when it is that one.
-func meet(there *api.Job, job placement.Job, index uint64) (done bool, found uint64, err error) {
+// compareJob compares job with an existing job. done reports that they are the same.
+func compareJob(there *api.Job, job placement.Job, index uint64) (done bool, found uint64, err error) {
 	found = nomad.Deref(there.JobModifyIndex)
 	if nomad.Deref(there.Stop) {
 		return false, found, nil
@@ -131,8 +131,9 @@ func meet(there *api.Job, job placement.Job, index uint64) (done bool, found uin
 	return false, found, &placement.ConflictError{Job: job.ID, Have: found, Epoch: epoch, Text: text}
 }
 
-// refuse finds out that a job would not be placed whole. Our own count says why; the
-// scheduler's plan also knows what is not counted.
+// refuse returns an error for a job that would not be placed as a whole. The count of this
+// package gives the reason; the scheduler's plan also knows constraints that it does not
+// count.
 func (b *Backend) refuse(ctx context.Context, wanted *api.Job, job placement.Job) error {
 	left, err := b.capacity(ctx)
 	if err != nil {
@@ -151,7 +152,7 @@ func (b *Backend) refuse(ctx context.Context, wanted *api.Job, job placement.Job
 	return nil
 }
 
-// reasons are the scheduler's own.
+// reasons returns the scheduler's reasons.
 func reasons(m *api.AllocationMetric) []string {
 	out := []string{fmt.Sprintf("the scheduler leaves out %d instances", m.CoalescedFailures+1)}
 	for reason, n := range m.ConstraintFiltered {
@@ -164,7 +165,7 @@ func reasons(m *api.AllocationMetric) []string {
 	return out
 }
 
-// capacity counts what the nodes have left.
+// capacity returns the free resources of the nodes.
 func (b *Backend) capacity(ctx context.Context) (*jobs.Capacity, error) {
 	held, err := b.inventory(ctx)
 	return jobs.NewCapacity(held.Nodes, held.Allocs), err
@@ -175,8 +176,9 @@ func (b *Backend) inventory(ctx context.Context) (nomad.Inventory, error) {
 	return held, mapError(err)
 }
 
-// handSecrets gives the job of a run its secrets, in a variable that it alone may read.
-func (b *Backend) handSecrets(ctx context.Context, wanted *api.Job) error {
+// writeSecrets gives the job of a run its secrets, in a variable that only this job may
+// read.
+func (b *Backend) writeSecrets(ctx context.Context, wanted *api.Job) error {
 	own := jobs.RunVariable(*wanted.ID)
 	names := jobs.Secrets(wanted)[own]
 	if len(names) == 0 {
@@ -264,7 +266,7 @@ func (b *Backend) Watch(ctx context.Context, index uint64) (uint64, error) {
 		})
 		first := <-answers
 		if index > 0 && (first.err != nil || first.index > index) {
-			cancel() // of the other no answer is wanted
+			cancel() // the other query is no longer needed
 			<-answers
 			return first.index, first.err
 		}
@@ -278,10 +280,10 @@ func (b *Backend) Watch(ctx context.Context, index uint64) (uint64, error) {
 	}
 }
 
-// watchTime bounds one question of a Watch.
+// watchTime bounds one query of a Watch.
 const watchTime = 30 * time.Second
 
-// indexOf is the place of an allocation in its group, from its name "job.group[3]".
+// indexOf returns the index of an allocation in its group, from its name "job.group[3]".
 func indexOf(name string) int {
 	_, rest, _ := strings.Cut(name, "[")
 	n, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))

@@ -42,7 +42,7 @@ func nodeState(build jobs.Build, n jobs.NodeUsage) placement.NodeState {
 		return placement.NodeDown
 	case n.Drain:
 		return placement.NodeDraining
-	case n.SchedulingEligibility != api.NodeSchedulingEligible, !jobs.Within(build, n.Datacenter): // where no job of a run gets
+	case n.SchedulingEligibility != api.NodeSchedulingEligible, !jobs.Within(build, n.Datacenter): // no job of a run gets there
 		return placement.NodeClosed
 	default:
 		return placement.NodeReady

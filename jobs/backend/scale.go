@@ -17,7 +17,7 @@ import (
 const (
 	deploymentTime  = 30 * time.Second
 	deploymentPause = 200 * time.Millisecond
-	// verdictTime is how long Nomad has to find an instance well before we do it.
+	// verdictTime is how long Nomad may take to report an instance as healthy before Scale does it.
 	verdictTime = 5 * time.Second
 )
 
@@ -74,10 +74,10 @@ func (b *Backend) scaling(ctx context.Context, s placement.Scaling) (*api.Scalin
 	return &api.ScalingRequest{Count: &to, Target: map[string]string{"Job": s.Job, "Group": nomad.Deref(g.Name)}, Message: s.Reason, Meta: meta}, nil
 }
 
-// confirmHealthy tells Nomad that instances are well which were there before the change under
-// way and run on through it. A client that is finding out whether a migrated instance is well
-// while the count changes never says so (Nomad 1.6.3), and the change would then stay under
-// way until its progress deadline of minutes. New instances are left to Nomad's own checks.
+// confirmHealthy reports instances as healthy that existed before the running change and
+// continue through it. A client that checks a migrated instance while the count changes
+// never reports it (Nomad 1.6.3), and the change would then run until its progress deadline
+// of minutes. Nomad itself checks new instances.
 func (b *Backend) confirmHealthy(ctx context.Context, job string) error {
 	d, _, err := b.nomad.Jobs().LatestDeployment(job, nomad.Query(ctx))
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *Backend) confirmHealthy(ctx context.Context, job string) error {
 	return b.fail("end the change of job "+job, err)
 }
 
-// groupOf finds a group by its name; a job of one group has no doubt about it.
+// groupOf returns a group by its name; the name is optional for a job with one group.
 func groupOf(job *api.Job, name string) *api.TaskGroup {
 	for _, g := range job.TaskGroups {
 		if nomad.Deref(g.Name) == name || len(job.TaskGroups) == 1 {

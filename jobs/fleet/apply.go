@@ -15,26 +15,27 @@ import (
 	"temper/jobs/nomad"
 )
 
-// ApplyOptions say how far an apply may go.
+// ApplyOptions control an apply.
 type ApplyOptions struct {
-	// Take overwrites jobs that others have changed.
+	// Take allows Apply to overwrite jobs that others have changed.
 	Take bool
-	// Patience is how long one job may take until all its instances are well.
+	// Patience is how long one job may take until all its instances are healthy.
 	Patience time.Duration
-	// Say is told of each step.
+	// Say is called with a line for each step.
 	Say func(string)
 }
 
 // Errors of an apply.
 var (
-	// ErrForeign says that others have changed a job.
+	// ErrForeign means that others have changed a job.
 	ErrForeign = errors.New("changed by others")
-	// ErrGivenUp says that Nomad has ended the change of a job before its instances were well.
+	// ErrGivenUp means that Nomad has ended the change of a job before its instances were healthy.
 	ErrGivenUp = errors.New("given up")
 )
 
-// Apply makes the cluster what the plan says, one job after another: each is well before
-// the next one starts. An error says what was done, and another Apply continues from there.
+// Apply changes the cluster to the plan, one job after another, and waits until each is
+// healthy before the next one. The error lists the finished jobs; another Apply continues
+// from there.
 func (f *Fleet) Apply(ctx context.Context, plan Plan, o ApplyOptions) error {
 	if err := refuse(plan, o.Take); err != nil {
 		return err
@@ -52,7 +53,7 @@ func (f *Fleet) Apply(ctx context.Context, plan Plan, o ApplyOptions) error {
 	return nil
 }
 
-// refuse finds what must not be applied, before anything is.
+// refuse returns an error for a plan that must not be applied, before any job is changed.
 func refuse(plan Plan, take bool) error {
 	var wrong []error
 	for _, c := range plan.Changes {
@@ -67,7 +68,7 @@ func refuse(plan Plan, take bool) error {
 	return errors.Join(wrong...)
 }
 
-// progress tells what an apply did before it stopped.
+// progress describes the part of an apply that was done before it stopped.
 func progress(done []string, rest []Change) string {
 	var left []string
 	for _, c := range rest {
@@ -88,11 +89,11 @@ func orNone(list []string) string {
 // application writes the jobs of a plan, one after another.
 type application struct {
 	nomad   *nomad.Client
-	cluster string // its name
+	cluster string // name of the cluster
 	options ApplyOptions
 }
 
-// apply writes one job and waits until it is well.
+// apply writes one job and waits until it is healthy.
 func (p application) apply(ctx context.Context, c Change) error {
 	o := p.options
 	if c.Kind == Remove {
@@ -119,8 +120,8 @@ func (p application) apply(ctx context.Context, c Change) error {
 	return nil
 }
 
-// await waits until every instance of a job's newest version is well, and Nomad has seen it: it goes back to no version
-// whose change has not ended, and scales no job until then.
+// await waits until every instance of a job's newest version is healthy and Nomad has
+// recorded it: before that, Nomad neither reverts to that version nor scales the job.
 func (p application) await(ctx context.Context, c Change, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -147,7 +148,7 @@ func (p application) await(ctx context.Context, c Change, limit time.Duration) e
 		index = meta.LastIndex
 		missing := 0
 		changing := slices.ContainsFunc(deployments, isRunning)
-		missing, state = wellness(job, allocs, func(a *api.AllocationListStub, g *api.TaskGroup) bool {
+		missing, state = countUnhealthy(job, allocs, func(a *api.AllocationListStub, g *api.TaskGroup) bool {
 			return isWell(a, g) || !changing && p.recovered(ctx, a, g)
 		})
 		if missing == 0 {
@@ -159,7 +160,8 @@ func (p application) await(ctx context.Context, c Change, limit time.Duration) e
 	}
 }
 
-// verdictPause is how long Nomad is given to end the change of a job whose instances are well.
+// verdictPause is how long Nomad gets to end the change of a job whose instances are
+// healthy.
 const verdictPause = 100 * time.Millisecond
 
 func isRunning(d *api.Deployment) bool { return d.Status == api.DeploymentStatusRunning }
@@ -171,8 +173,8 @@ func (p application) unwell(ctx context.Context, c Change, state string, err err
 	return p.nomad.Fail("watch job "+c.Job, err)
 }
 
-// halted returns an error when waiting does not help: Nomad has given the change up,
-// which it does only once, or an operator has halted it.
+// halted returns an error when waiting does not help: Nomad has given up the change, which
+// it never resumes, or an operator has halted it.
 func (p application) halted(c Change, job *api.Job, deployments []*api.Deployment) error {
 	ours := job.Meta[jobs.MetaSpec] == c.job.Meta[jobs.MetaSpec]
 	slices.SortFunc(deployments, func(a, b *api.Deployment) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
@@ -193,7 +195,8 @@ func (p application) halted(c Change, job *api.Job, deployments []*api.Deploymen
 	return nil
 }
 
-// awaitsPromotion reports whether the canaries of an operator's job are well and wait for their promotion.
+// awaitsPromotion reports whether the canaries of an operator's job are healthy and wait
+// for their promotion.
 func awaitsPromotion(job *api.Job, d *api.Deployment) bool {
 	return slices.ContainsFunc(job.TaskGroups, func(g *api.TaskGroup) bool {
 		s := d.TaskGroups[nomad.Deref(g.Name)]
@@ -201,12 +204,12 @@ func awaitsPromotion(job *api.Job, d *api.Deployment) bool {
 	})
 }
 
-// role returns the role of a job, as temper cluster logs takes it.
+// role returns the role of a job, as the argument of temper cluster logs.
 func (p application) role(job string) string { return strings.TrimPrefix(job, p.cluster+"-") }
 
-// wellness counts the instances of a job's version that are missing or not well yet, and
-// says why one of them is.
-func wellness(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.AllocationListStub, *api.TaskGroup) bool) (missing int, state string) {
+// countUnhealthy counts the instances of a job's version that are missing or not yet healthy, and
+// returns the reason for one of them.
+func countUnhealthy(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.AllocationListStub, *api.TaskGroup) bool) (missing int, state string) {
 	state = "no node has taken it yet"
 	for _, g := range job.TaskGroups {
 		well := 0
@@ -233,20 +236,22 @@ func isWell(a *api.AllocationListStub, g *api.TaskGroup) bool {
 	return !watched || a.DeploymentStatus != nil && nomad.Deref(a.DeploymentStatus.Healthy)
 }
 
-// recovered reports whether an instance that was not well by its deadline is now. Nomad judges each one once and keeps
-// that verdict, so that its checks are asked; without any, its tasks have to run for as long as one that is well.
+// recovered reports whether an instance that was not healthy by its deadline is healthy
+// now. Nomad judges each instance once and keeps that verdict, so recovered reads its
+// checks. Without checks, its tasks have to run for as long as Nomad requires of a healthy
+// one.
 func (p application) recovered(ctx context.Context, a *api.AllocationListStub, g *api.TaskGroup) bool {
 	if a.ClientStatus != api.AllocClientStatusRunning || a.DeploymentStatus == nil || a.DeploymentStatus.Healthy == nil || g.Update == nil {
 		return false
 	}
 	for _, t := range a.TaskStates {
-		ended := t.State == "dead" && !t.Failed // one that only prepares the others
+		ended := t.State == "dead" && !t.Failed // a task that only prepares the others
 		if !ended && (t.State != "running" || time.Since(t.StartedAt) < nomad.Deref(g.Update.MinHealthyTime)) {
 			return false
 		}
 	}
 	checks, err := p.nomad.Allocations().Checks(a.ID, nomad.Query(ctx))
-	if err != nil { // its node does not answer, so that it is not known to be well
+	if err != nil { // its node does not answer, so its health is unknown
 		return false
 	}
 	for _, c := range checks {
@@ -261,7 +266,7 @@ func (p application) recovered(ctx context.Context, a *api.AllocationListStub, g
 func condition(a *api.AllocationListStub) string {
 	text := fmt.Sprintf("%s on %s is %s", a.Name, a.NodeName, a.ClientStatus)
 	for _, t := range a.TaskStates {
-		for i, e := range t.Events[max(0, len(t.Events)-2):] { // the last but one often has the cause
+		for i, e := range t.Events[max(0, len(t.Events)-2):] { // the event before the last often has the cause
 			text += []string{", lately: ", ", "}[i] + strings.Join(strings.Fields(e.DisplayMessage), " ")
 		}
 	}

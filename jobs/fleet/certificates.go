@@ -18,20 +18,20 @@ import (
 	"temper/jobs"
 )
 
-// How long certificates hold. A rotation makes new ones of the same authority, which is why that
-// holds longer.
+// Validity of certificates. A rotation makes new ones from the same authority, so that one
+// is valid for longer.
 const (
 	authorityLife   = 10 * 365 * 24 * time.Hour
 	certificateLife = 90 * 24 * time.Hour
-	// clockSkew is how far clocks of nodes may be behind.
+	// clockSkew is how far the clocks of nodes may be behind.
 	clockSkew = time.Hour
 )
 
 // itemAuthorityKey is the private key of the cluster's authority. It stays in the vault.
 const itemAuthorityKey = "tls_ca_key"
 
-// makeCertificates makes the authority where there is none, and a certificate for each role
-// that speaks TLS, for the addresses of all nodes.
+// makeCertificates makes the authority if it does not exist, and a certificate for each
+// role that speaks TLS, for the addresses of all nodes.
 func (v *vault) makeCertificates(ctx context.Context, rotate bool) (err error) {
 	if v.items[itemAuthorityKey] == "" {
 		v.items[jobs.ItemCA], v.items[itemAuthorityKey], err = newAuthority(v.build.Name)
@@ -60,7 +60,7 @@ func (v *vault) makeCertificates(ctx context.Context, rotate bool) (err error) {
 	return nil
 }
 
-// covers reports whether a certificate holds for a while and for all addresses.
+// covers reports whether a certificate stays valid for long enough, and for all addresses.
 func covers(text string, addresses []net.IP) bool {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {

@@ -15,8 +15,8 @@ import (
 	"temper/jobs/nomad"
 )
 
-// vacant returns the index over which a job is written that does not run: 0 where there is none, else the index of the
-// stopped job.
+// vacant returns the index over which a job that does not run is written: 0 when it does
+// not exist, else the index of the stopped job.
 func (p comparison) vacant(ctx context.Context, id string) (uint64, error) {
 	job, _, err := p.nomad.Jobs().Info(id, nomad.Query(ctx))
 	if err = p.nomad.Fail("read job "+id, err); errors.Is(err, nomad.ErrNotExist) {
@@ -31,9 +31,11 @@ func (p comparison) vacant(ctx context.Context, id string) (uint64, error) {
 	return nomad.Deref(job.JobModifyIndex), nil
 }
 
-// foreign returns the paths of what others have changed since we wrote a job: a change takes our hash along, so that the
-// oldest version with the hash of the newest one is ours. Nomad keeps few versions, and an older one is not found.
-// A change that the file makes as well is left out: writes are the fields that a plan would change back.
+// foreign returns the paths of the fields that others have changed since temper wrote a
+// job. A change keeps the job's hash, so the oldest version with the hash of the newest one
+// was written by temper. Nomad keeps few versions, and an older one is not found. It leaves
+// out changes that the file makes as well: writes lists the fields that a plan would change
+// back.
 func (p comparison) foreign(ctx context.Context, stub *api.JobListStub, writes []Field) ([]string, error) {
 	hash := stub.Meta[jobs.MetaSpec]
 	if hash == "" {
@@ -44,7 +46,7 @@ func (p comparison) foreign(ctx context.Context, stub *api.JobListStub, writes [
 		return nil, p.nomad.Fail("read the versions of "+stub.ID, err)
 	}
 	var ours *api.Job
-	for _, v := range versions { // the newest first
+	for _, v := range versions { // newest first
 		if v.Meta[jobs.MetaSpec] == hash {
 			ours = v
 		}
@@ -71,8 +73,10 @@ func (p comparison) foreign(ctx context.Context, stub *api.JobListStub, writes [
 	return slices.DeleteFunc(theirs, func(path string) bool { return !slices.Contains(lost, path) }), nil
 }
 
-// sameContent compares two versions as the servers hold them, without the fields that servers set and that we set for each try. A server of
-// another version than the one that took a job reads it with other defaults, and would find differences in a plan.
+// sameContent compares two versions as the servers hold them, without the fields that
+// servers set and the fields that change with each try. A server of another version than
+// the one that accepted a job reads it with other defaults, and a plan would show
+// differences.
 func sameContent(a, b *api.Job) (bool, error) {
 	one, err := content(a)
 	if err != nil {
@@ -114,7 +118,7 @@ func fields(d *api.JobDiff) []Field {
 	for _, g := range d.TaskGroups {
 		out = groupFields(out, g)
 	}
-	// Our hash says nothing to a person.
+	// The hash means nothing to a reader.
 	return slices.DeleteFunc(out, func(f Field) bool { return f.Path == "Meta["+jobs.MetaSpec+"]" && len(out) > 1 })
 }
 

@@ -19,12 +19,12 @@ import (
 // Finding is the result of one check.
 type Finding struct {
 	Name string `json:"name"`
-	// OK is false where the cluster does not work without a change.
+	// OK is false when the cluster needs a change to work.
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 }
 
-// String is the finding in one line.
+// String returns the finding as one line.
 func (f Finding) String() string {
 	state := "ok     "
 	if !f.OK {
@@ -33,14 +33,14 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s  %-12s %s", state, f.Name, f.Detail)
 }
 
-// Doctor checks all that the cluster needs. A missing thing does not end it.
+// Doctor checks all requirements of the cluster. It continues after a failed check.
 func (f *Fleet) Doctor(ctx context.Context) []Finding {
 	all, err := f.Jobs(ctx)
 	out := []Finding{finding("jobs", err, fmt.Sprintf("%d jobs are described", len(all)))}
 	version, err := f.nomad.Version(ctx)
 	out = append(out, finding("servers", err, fmt.Sprintf("Nomad %s at %s", version, f.nomad.Address())))
 	if err != nil {
-		return out // no other question has an answer
+		return out // no other check can run
 	}
 	required := f.requirements(all)
 	out = append(out, finding("version", required.checkServer(ctx), "the servers keep every field that jobs use"))
@@ -72,7 +72,7 @@ type diagnosis struct {
 	held  nomad.Inventory
 }
 
-// accessFinding checks that the API asks for a token.
+// accessFinding checks that the API requires a token.
 func accessFinding(ctx context.Context, client *nomad.Client, tls bool) Finding {
 	_, _, err := client.ACLTokens().Self(nomad.Query(ctx))
 	var response api.UnexpectedResponseError
@@ -102,11 +102,11 @@ func nodesFinding(nodes []*api.NodeListStub) Finding {
 	return Finding{"nodes", len(ready) > 0, detail}
 }
 
-// maxSkew is how far the clock of a node may be off. Stores refuse what is signed a quarter of
-// an hour too early or late, and leases are compared by their times.
+// maxSkew bounds the clock difference of a node. Stores refuse requests that are signed a
+// quarter of an hour too early or too late, and leases compare times.
 const maxSkew = 30 * time.Second
 
-// maxAsked is how many nodes are asked at a time.
+// maxAsked bounds the concurrent requests to nodes.
 const maxAsked = 8
 
 // clocksFinding compares the clocks of the nodes with this machine's.
@@ -115,13 +115,13 @@ func clocksFinding(ctx context.Context, client *nomad.Client, nodes []*api.NodeL
 	skews, answered := make([]time.Duration, len(ready)), make([]bool, len(ready))
 	var asking errgroup.Group
 	asking.SetLimit(maxAsked)
-	for i, n := range ready { // what a node does not answer is no reason to leave out the others
+	for i, n := range ready { // a node that does not answer does not stop the others
 		asking.Go(func() error {
 			skews[i], answered[i] = clockSkewOf(ctx, client, n)
 			return nil
 		})
 	}
-	_ = asking.Wait() // none fails
+	_ = asking.Wait() // no task returns an error
 	var wrong, silent []string
 	for i, n := range ready {
 		switch {
@@ -141,19 +141,19 @@ func clocksFinding(ctx context.Context, client *nomad.Client, nodes []*api.NodeL
 	return Finding{"clocks", true, detail}
 }
 
-// clockSkewOf returns how far the clock of a node is ahead of this machine's.
+// clockSkewOf returns how far the clock of a node is ahead of this machine's clock.
 func clockSkewOf(ctx context.Context, client *nomad.Client, n *api.NodeListStub) (skew time.Duration, answered bool) {
 	asked := time.Now()
-	var s struct{ Timestamp int64 } // which the type of package api leaves out
+	var s struct{ Timestamp int64 } // package api leaves this field out
 	_, err := client.Raw().Query("/v1/client/stats?node_id="+n.ID, &s, nomad.Query(ctx))
 	if err != nil || s.Timestamp == 0 {
 		return 0, false
 	}
-	// An agent measures itself every second or so, and answers with the last time.
+	// An agent samples its statistics about every second, and returns the time of the last sample.
 	return time.Unix(0, s.Timestamp).Sub(asked).Round(time.Second), true
 }
 
-// devicesFinding looks for GPUs where the file has some.
+// devicesFinding checks that nodes have the GPUs of the file.
 func devicesFinding(g spec.GPUs, nodes []*api.NodeListStub) Finding {
 	if g.Device == "" {
 		return Finding{"devices", true, "trainers run on CPUs"}
@@ -178,7 +178,8 @@ func devicesFinding(g spec.GPUs, nodes []*api.NodeListStub) Finding {
 	return Finding{"devices", false, fmt.Sprintf("no node has %d healthy %s (devices there: %s): install the device plugin on the nodes, or change gpus.device", g.Count, g.Device, orNone(seen))}
 }
 
-// healthyDevices counts the healthy devices of a kind on a node, and notes the other kinds.
+// healthyDevices counts the healthy devices of a kind on a node, and adds other kinds to
+// other.
 func healthyDevices(n *api.NodeListStub, kind string, other map[string]bool) int {
 	if n.NodeResources == nil {
 		return 0
@@ -219,14 +220,15 @@ func (d diagnosis) roomFinding() Finding {
 	return Finding{"room", true, "every instance has a node"}
 }
 
-// foldersFinding names roles that keep something on a node and may be started on another one, where it is not.
+// foldersFinding names roles that keep data on a node and may start on another one without
+// it.
 func (d diagnosis) foldersFinding() Finding {
 	var wrong []string
 	kept, left := 0, free(d.held)
 	for _, j := range d.jobs {
 		role := j.Meta[jobs.MetaRole]
 		folder := jobs.Folder(d.build, role)
-		if folder == "" || d.build.File(role) != "" { // an operator's job chooses its place
+		if folder == "" || d.build.File(role) != "" { // an operator's job file sets its node
 			continue
 		}
 		kept++
@@ -246,7 +248,8 @@ func (d diagnosis) foldersFinding() Finding {
 	}
 }
 
-// rawExecFinding names nodes that start programs as root for all who may submit jobs.
+// rawExecFinding names nodes on which anyone who may submit jobs can start programs as
+// root.
 func (d diagnosis) rawExecFinding() Finding {
 	pools := map[string]bool{}
 	for _, r := range d.build.Named() {

@@ -15,11 +15,12 @@ import (
 	"temper/jobs/nomad"
 )
 
-// clientFiles are what a client of the cluster needs for TLS, by the item that holds it.
+// clientFiles maps the TLS files of a client of the cluster to the items that hold them.
 var clientFiles = map[string]string{"ca.pem": jobs.ItemCA, "cert.pem": role.Control + "_" + jobs.ItemCert, "key.pem": role.Control + "_" + jobs.ItemKey}
 
-// Environment are the variables with which commands of this machine reach the cluster: its
-// Temporal, its store, and the way in for tools. Files of TLS go into the folder.
+// Environment returns the variables with which commands on this machine reach the cluster:
+// its Temporal, its store, and the gateway for tools. It writes the TLS files into the
+// folder.
 func (f *Fleet) Environment(ctx context.Context, folder string) (map[string]string, error) {
 	path := vaultPath(f.build)
 	items, _, err := readVariable(ctx, f.nomad, path)
@@ -57,8 +58,8 @@ func (f *Fleet) Environment(ctx context.Context, folder string) (map[string]stri
 	return out, nil
 }
 
-// writeFiles writes what a client shows and trusts, for its owner alone, and returns the
-// folder as it is named from everywhere: the commands that get it may run elsewhere.
+// writeFiles writes the TLS files of a client, readable only by the owner. It returns the
+// absolute path of the folder, since commands may run in another directory.
 func writeFiles(folder string, items map[string]string) (string, error) {
 	folder, err := filepath.Abs(folder)
 	if err == nil {
@@ -72,7 +73,7 @@ func writeFiles(folder string, items map[string]string) (string, error) {
 			return "", fmt.Errorf("%w: %s: make it with temper cluster init", ErrNoSecrets, item)
 		}
 		path := filepath.Join(folder, name)
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be open to others
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // others may have the old file open
 			return "", fmt.Errorf("files of TLS: %w", err)
 		}
 		if err := os.WriteFile(path, []byte(items[item]), 0o600); err != nil {

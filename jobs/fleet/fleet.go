@@ -1,9 +1,9 @@
-// Package fleet owns what an operator does with a cluster: see what would change, apply it,
-// look at it, scale, drain, and take it down. It compares the jobs of package jobs with the jobs of
-// a Nomad cluster, and changes only the jobs of the cluster of that name.
+// Package fleet owns the operations on a cluster: plan changes, apply them,
+// show its status, scale, drain, and take it down. It compares the jobs of package jobs with the jobs of
+// a Nomad cluster, and changes only the jobs of the cluster's name.
 //
 // Invariant: a job is written only over the version that was read, and a job that others
-// have changed is left alone unless the operator asks for it.
+// have changed is not overwritten unless the operator asks for it.
 package fleet
 
 import (
@@ -28,12 +28,13 @@ type Fleet struct {
 	build jobs.Build
 }
 
-// New returns the cluster that a file describes, for programs of a version.
+// New returns the cluster that a file describes, for one version of the programs.
 func New(client *nomad.Client, c spec.Cluster, version string) *Fleet {
 	return &Fleet{nomad: client, build: jobs.Build{Cluster: c, Version: version}}
 }
 
-// Jobs returns the jobs that the file describes, and the operator's own job files in place of ours.
+// Jobs returns the jobs that the file describes; an operator's job file replaces the job of
+// its role.
 func (f *Fleet) Jobs(ctx context.Context) ([]*api.Job, error) {
 	out := f.build.All()
 	var wrong []error
@@ -52,7 +53,7 @@ func (f *Fleet) Jobs(ctx context.Context) ([]*api.Job, error) {
 	return out, errors.Join(wrong...)
 }
 
-// readJob reads the operator's own job for a role. The servers parse it.
+// readJob reads the operator's job file for a role. The servers parse it.
 func (f *Fleet) readJob(file string, ours *api.Job) (*api.Job, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the operator names the file
 	if err != nil {
@@ -82,8 +83,9 @@ func offers(j *api.Job, name string) bool {
 	})
 }
 
-// ours returns the jobs of the cluster that the servers have, by their ids; the jobs of its runs are named after
-// the runs. A job of the cluster's name that another cluster or another owner made is an error.
+// ours returns the cluster's jobs on the servers, by their ids; the jobs of its runs have
+// the names of the runs. A job with the cluster's name that belongs to another cluster or
+// owner is an error.
 func (f *Fleet) ours(ctx context.Context) (map[string]*api.JobListStub, error) {
 	q := nomad.Query(ctx)
 	q.Params = map[string]string{"meta": "true"}

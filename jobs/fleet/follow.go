@@ -17,8 +17,9 @@ import (
 // followPace is how often a follower looks for instances that began or ended.
 const followPace = 2 * time.Second
 
-// follower writes the lines of the logs of instances as they come, also of instances that begin
-// later, and says which began and ended. A log that cannot be read does not end the others.
+// follower writes the lines of the logs of instances as they come, including instances that
+// begin later, and reports which instances began and ended. It continues when a log cannot
+// be read.
 type follower struct {
 	logs   logReader
 	ids    []string
@@ -26,16 +27,16 @@ type follower struct {
 	known  map[string]*followed // by instance and task
 	open   int
 	ended  chan *followed
-	failed error // the first
-	read   bool  // one could be read
-	silent bool  // that instances cannot be listed has been said
+	failed error // first error
+	read   bool  // at least one log could be read
+	silent bool  // a failed listing has been reported
 }
 
 // followed is a log that is or was followed.
 type followed struct {
 	stream
 	stop  context.CancelFunc
-	dying bool // its task had ended when it was looked at last
+	dying bool // its task had ended at the last look
 	err   error
 }
 
@@ -43,8 +44,8 @@ func newFollower(l logReader, ids []string, out io.Writer) *follower {
 	return &follower{logs: l, ids: ids, out: &sharedOut{out: out}, known: map[string]*followed{}, ended: make(chan *followed)}
 }
 
-// run follows until the context ends, or nothing can be read, or the jobs are stopped and their
-// instances have ended.
+// run follows the logs until the context ends, or no log can be read, or the jobs are
+// stopped and their instances have ended.
 func (f *follower) run(ctx context.Context, allocs []*api.AllocationListStub) error {
 	defer f.wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -70,7 +71,7 @@ func (f *follower) run(ctx context.Context, allocs []*api.AllocationListStub) er
 	}
 }
 
-// wait takes the ends of all that is open, once the context has ended.
+// wait waits for the ends of all open logs after the context has ended.
 func (f *follower) wait() {
 	for ; f.open > 0; f.open-- {
 		<-f.ended
@@ -99,7 +100,7 @@ func (f *follower) begin(ctx context.Context, allocs []*api.AllocationListStub, 
 				one.err = nil // a node removes the logs of ended instances while they are read
 			}
 			if one.err != nil {
-				_, _ = fmt.Fprintf(w, "%v\n", one.err) // the output has all messages
+				_, _ = fmt.Fprintf(w, "%v\n", one.err) // the output holds all messages
 			}
 			w.flush()
 			f.ended <- one
@@ -107,7 +108,7 @@ func (f *follower) begin(ctx context.Context, allocs []*api.AllocationListStub, 
 	}
 }
 
-// isGone reports whether an instance that lived has ended meanwhile.
+// isGone reports whether an instance that was alive has ended meanwhile.
 func (f *follower) isGone(ctx context.Context, s stream) bool {
 	alloc, _, err := f.logs.nomad.Allocations().Info(s.ID, nomad.Query(ctx))
 	if err != nil {
@@ -116,7 +117,7 @@ func (f *follower) isGone(ctx context.Context, s stream) bool {
 	return alloc.ClientTerminalStatus() || alloc.DesiredStatus == api.AllocDesiredStatusStop
 }
 
-// end notes that a log is not followed any more.
+// end records that a log is no longer followed.
 func (f *follower) end(ctx context.Context, s *followed) {
 	s.stop()
 	f.open--
@@ -130,8 +131,8 @@ func (f *follower) end(ctx context.Context, s *followed) {
 	}
 }
 
-// look finds instances that began or ended. A log is read on for one pace after its task has
-// ended, since its last lines may come late.
+// look finds instances that began or ended. It reads a log for one more pace after its task
+// has ended, since its last lines may come late.
 func (f *follower) look(ctx context.Context) {
 	allocs, err := f.logs.allocations(ctx, f.ids)
 	if err != nil {
@@ -158,7 +159,7 @@ func (f *follower) look(ctx context.Context) {
 	f.begin(ctx, allocs, false)
 }
 
-// over reports whether no instance will come.
+// over reports whether no further instance will come.
 func (f *follower) over(ctx context.Context) bool {
 	for _, id := range f.ids {
 		job, _, err := f.logs.nomad.Jobs().Info(id, nomad.Query(ctx))
@@ -172,7 +173,7 @@ func (f *follower) over(ctx context.Context) bool {
 	return true
 }
 
-// taskPending and taskDead are states of tasks in Nomad's words.
+// taskPending and taskDead are states of tasks in Nomad.
 const (
 	taskPending = "pending"
 	taskDead    = "dead"
@@ -187,7 +188,7 @@ func (s stream) over() bool {
 	return s.TaskStates[s.task] != nil && s.TaskStates[s.task].State == taskDead
 }
 
-// sharedOut is written to by several logs.
+// sharedOut is an output of several logs.
 type sharedOut struct {
 	turn sync.Mutex
 	out  io.Writer
@@ -195,7 +196,7 @@ type sharedOut struct {
 	several bool
 }
 
-// say writes a line of our own, which means that there is more to tell apart.
+// say writes a line of the follower itself; after it, lines of logs begin with names.
 func (o *sharedOut) say(format string, args ...any) {
 	o.turn.Lock()
 	defer o.turn.Unlock()
@@ -203,7 +204,7 @@ func (o *sharedOut) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(o.out, format+"\n", args...) // a log notices a closed output
 }
 
-// longestLine is what is written of a line before its end has come.
+// longestLine bounds the part of a line that is written before its end arrives.
 const longestLine = 64 << 10
 
 // lines writes one log among others: whole lines, each behind a prefix.
@@ -232,7 +233,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// flush writes what has no end yet.
+// flush writes an incomplete line.
 func (l *lines) flush() {
 	if len(l.rest) > 0 {
 		_ = l.writeLine(l.rest) // the output may be closed

@@ -15,7 +15,7 @@ import (
 	"temper/jobs/nomad"
 )
 
-// LogOptions say which part of the logs is wanted.
+// LogOptions select a part of the logs.
 type LogOptions struct {
 	// Stdout asks for standard output in place of the log, which is standard error.
 	Stdout bool
@@ -48,7 +48,7 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 		return newFollower(read, ids, out).run(ctx, allocs)
 	}
 	all := streamsOf(allocs)
-	var failed error // of one that has ended
+	var failed error // error of an ended instance
 	shown := false
 	for _, s := range all {
 		if len(all) > 1 {
@@ -59,7 +59,7 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 			shown = true
 		case !s.over():
 			return err
-		default: // a node that needs room removes the logs of what has ended
+		default: // a node that needs room removes the logs of ended instances
 			fmt.Fprintf(out, "%v\n", err)
 			failed = cmp.Or(failed, err)
 		}
@@ -82,9 +82,9 @@ func (r logReader) allocations(ctx context.Context, ids []string) (allocs []*api
 	return allocs, nil
 }
 
-// streamsOf returns the logs to show of instances.
+// streamsOf returns the logs of instances.
 func streamsOf(allocs []*api.AllocationListStub) (all []stream) {
-	for _, a := range worthReading(allocs) {
+	for _, a := range relevantInstances(allocs) {
 		for _, task := range slices.Sorted(maps.Keys(a.TaskStates)) {
 			all = append(all, stream{a, task})
 		}
@@ -92,9 +92,9 @@ func streamsOf(allocs []*api.AllocationListStub) (all []stream) {
 	return all
 }
 
-// worthReading returns the instances whose logs say how jobs are: the live ones with the failed
-// ones that they replace; where none lives, the newest of each job.
-func worthReading(allocs []*api.AllocationListStub) []*api.AllocationListStub {
+// relevantInstances returns the instances whose logs describe the state of jobs: the live ones
+// and the failed ones that they replace, or the newest of each job if none is alive.
+func relevantInstances(allocs []*api.AllocationListStub) []*api.AllocationListStub {
 	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(b.CreateIndex) - int(a.CreateIndex) })
 	live := slices.DeleteFunc(slices.Clone(allocs), func(a *api.AllocationListStub) bool { return !lives(a) })
 	if len(live) == 0 { // the log of the newest of each job
@@ -105,7 +105,7 @@ func worthReading(allocs []*api.AllocationListStub) []*api.AllocationListStub {
 			}
 		}
 	}
-	for _, a := range allocs { // one that has just come in place of another cannot say why that one failed
+	for _, a := range allocs { // a new instance does not show why the one that it replaces failed
 		if a.ClientStatus == api.AllocClientStatusFailed && slices.ContainsFunc(live, func(b *api.AllocationListStub) bool { return b.ID == a.NextAllocation }) {
 			live = append(live, a)
 		}
@@ -119,7 +119,7 @@ type stream struct {
 	task string
 }
 
-// String names the instance in the words of the other commands.
+// String returns the name of the instance as other commands show it.
 func (s stream) String() string {
 	name := fmt.Sprintf("%s on %s (%.8s)", s.Name, s.NodeName, s.ID)
 	if len(s.TaskStates) > 1 {
@@ -134,7 +134,7 @@ type logReader struct {
 	options LogOptions
 }
 
-// copy writes the end of one log, and with follow what comes until the context ends.
+// copy writes the end of one log, and with follow the later output until the context ends.
 func (r logReader) copy(ctx context.Context, s stream, follow bool, out io.Writer) error {
 	alloc, _, err := r.nomad.Allocations().Info(s.ID, nomad.Query(ctx))
 	if err != nil {
@@ -145,7 +145,7 @@ func (r logReader) copy(ctx context.Context, s stream, follow bool, out io.Write
 		kind = "stdout"
 	}
 	frames, errs := r.nomad.AllocFS().Logs(alloc, follow, s.task, kind, api.OriginEnd, r.options.Bytes, ctx.Done(), nomad.Query(ctx))
-	if err := copyFrames(frames, errs, out); err != nil && !(follow && ctx.Err() != nil) { // who follows ends it so
+	if err := copyFrames(frames, errs, out); err != nil && !(follow && ctx.Err() != nil) { // a user ends following this way
 		return r.nomad.Fail("read the log of "+s.Name, err)
 	}
 	return nil
@@ -162,7 +162,7 @@ func copyFrames(frames <-chan *api.StreamFrame, errs <-chan error, out io.Writer
 				return err
 			}
 		case err := <-errs:
-			for len(frames) > 0 { // what came before it
+			for len(frames) > 0 { // frames before the error
 				if _, failed := out.Write((<-frames).Data); failed != nil {
 					return failed
 				}

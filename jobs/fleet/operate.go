@@ -14,7 +14,7 @@ import (
 	"temper/jobs/nomad"
 )
 
-// stopJob deregisters a job and waits until none of its processes runs.
+// stopJob deregisters a job and waits until all its processes have ended.
 func stopJob(ctx context.Context, client *nomad.Client, job string, purge bool) error {
 	if _, _, err := client.Jobs().Deregister(job, purge, nomad.Write(ctx)); err != nil {
 		return client.Fail("stop job "+job, err)
@@ -38,8 +38,9 @@ func lives(a *api.AllocationListStub) bool {
 	return a.ClientStatus == api.AllocClientStatusRunning || a.ClientStatus == api.AllocClientStatusPending
 }
 
-// Down stops every job of the cluster, in the reverse order of its start: control first, which would give the
-// room that becomes free to a run that waits, then runs, and servers last. What lies on the nodes stays.
+// Down stops every job of the cluster in the reverse order of its start: control first,
+// since it would give free room to a waiting run, then runs, and servers last. Data on the
+// nodes stays.
 func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 	there, err := f.ours(ctx)
 	if err != nil {
@@ -50,7 +51,7 @@ func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 		if err := stopJob(ctx, f.nomad, s.ID, false); err != nil {
 			return err
 		}
-		if there, err = f.ours(ctx); err != nil { // with what it has started meanwhile
+		if there, err = f.ours(ctx); err != nil { // with the jobs that control has started meanwhile
 			return err
 		}
 	}
@@ -91,7 +92,7 @@ func rank(order int) int {
 	return order
 }
 
-// Scale sets how many instances of a role there are. reason is kept with the job.
+// Scale sets the number of instances of a role. Nomad keeps the reason with the job.
 func (f *Fleet) Scale(ctx context.Context, role string, count int, reason string) error {
 	id := f.build.ID(role)
 	there, err := f.ours(ctx)
@@ -145,8 +146,8 @@ func (f *Fleet) node(ctx context.Context, name string) (*api.NodeListStub, error
 	}
 }
 
-// Drain moves everything off a node and waits until it is gone. What still runs after
-// deadline is killed.
+// Drain moves all allocations off a node and waits until they are gone. After deadline it
+// kills the remaining ones.
 func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, say func(string)) error {
 	n, err := f.node(ctx, name)
 	if err != nil {
@@ -157,7 +158,7 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 		return f.nomad.Fail("drain node "+n.Name, err)
 	}
 	say("node " + n.Name + " takes nothing new")
-	if err := sayStuck(ctx, f.nomad, n, say); err != nil {
+	if err := reportStuck(ctx, f.nomad, n, say); err != nil {
 		return err
 	}
 	var failed error
@@ -172,8 +173,9 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 	return errors.Join(failed, ctx.Err())
 }
 
-// sayStuck names what was told to stop before and has not ended: the drain waits for it.
-func sayStuck(ctx context.Context, client *nomad.Client, n *api.NodeListStub, say func(string)) error {
+// reportStuck names allocations that got a stop before the drain and still run: the drain
+// waits for them.
+func reportStuck(ctx context.Context, client *nomad.Client, n *api.NodeListStub, say func(string)) error {
 	allocs, _, err := client.Nodes().Allocations(n.ID, nomad.Query(ctx))
 	if err != nil {
 		return client.Fail("list what is on node "+n.Name, err)

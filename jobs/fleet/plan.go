@@ -16,10 +16,10 @@ import (
 	"temper/jobs/nomad"
 )
 
-// Kind is what a plan does with a job.
+// Kind is the action of a plan for a job.
 type Kind string
 
-// The kinds of changes.
+// Kinds of changes.
 const (
 	Same Kind = "same"
 	Add  Kind = "add"
@@ -33,35 +33,35 @@ const (
 // Field is one difference.
 type Field struct {
 	Path, Old, New string
-	// Forces says what it does to the processes, in Nomad's words; "" for nothing.
+	// Forces is the effect on the processes, in Nomad's words; "" for none.
 	Forces string
 }
 
-// Change is what a plan does with one job.
+// Change is the action of a plan for one job.
 type Change struct {
 	Job  string
 	Kind Kind
-	// Fields differ between what is there and what is wanted.
+	// Fields are the differences between the existing and the wanted job.
 	Fields []Field
-	// Theirs are the paths of what others have changed since we wrote the job, for Foreign.
+	// Theirs holds, for Foreign, the paths of fields that others have changed since temper wrote the job.
 	Theirs []string
-	// NoRoom says how many instances find no node, and why.
+	// NoRoom reports how many instances find no node, and why.
 	NoRoom []string
-	// Evicts are allocations that would be evicted for this one.
+	// Evicts lists allocations that would be evicted for this job.
 	Evicts []string
-	// Warning is Nomad's.
+	// Warning is a warning of Nomad.
 	Warning string
 
-	index uint64 // of the version that was looked at
+	index uint64 // index of the version that was read
 	job   *api.Job
-	// unmet are constraints that no node fulfils, most of which Nomad alone compares.
+	// unmet holds constraints that no node fulfils; only Nomad checks most of them.
 	unmet map[string][]string // by group
 }
 
-// Plan is everything that differs, in the order in which it is applied.
+// Plan lists all changes in the order in which they are applied.
 type Plan struct{ Changes []Change }
 
-// Empty reports whether there is nothing to do.
+// Empty reports whether the plan has no changes.
 func (p Plan) Empty() bool {
 	return !slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Kind != Same })
 }
@@ -115,7 +115,7 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 // comparison compares described jobs with the jobs that the servers have, one after another.
 type comparison struct {
 	nomad *nomad.Client
-	// failed are the newest failed deployments, by job.
+	// failed holds the newest failed deployment of each job.
 	failed map[string]*api.Deployment
 }
 
@@ -134,19 +134,19 @@ func failedDeployments(ctx context.Context, client *nomad.Client) (map[string]*a
 	return out, nil
 }
 
-// attempt changes a job that Nomad has given up, so that Nomad tries it again; else nothing would ever start its
-// instances. The number stays while the job is the same.
+// attempt changes a job that Nomad has given up, so that Nomad tries it again; otherwise
+// its instances would never start. The number stays while the job is the same.
 func attempt(change *Change, stub *api.JobListStub, failed *api.Deployment) {
 	old := stub.Meta[jobs.MetaAttempt]
 	if failed == nil || failed.JobSpecModifyIndex != stub.JobModifyIndex {
 		return
 	}
-	n, _ := strconv.Atoi(old) // none is 0
+	n, _ := strconv.Atoi(old) // 0 without a number
 	change.Kind, change.job.Meta[jobs.MetaAttempt] = Edit, strconv.Itoa(n+1)
 	change.Fields = []Field{{Path: "Meta[" + jobs.MetaAttempt + "]", Old: old, New: strconv.Itoa(n + 1), Forces: "try again: " + failed.StatusDescription}}
 }
 
-// compare asks the servers what would change about one job.
+// compare asks the servers for the changes to one job.
 func (p comparison) compare(ctx context.Context, j *api.Job, stub *api.JobListStub) (Change, error) {
 	change := Change{Job: *j.ID, Kind: Add, job: j}
 	live := stub != nil && !stub.Stop
@@ -181,7 +181,7 @@ func (p comparison) compare(ctx context.Context, j *api.Job, stub *api.JobListSt
 	case len(change.Fields) == 0:
 		change.Kind = Same
 		attempt(&change, stub, p.failed[*j.ID])
-	case stub.Meta[jobs.MetaSpec] == j.Meta[jobs.MetaSpec]: // what we wrote is what we want, and it is not there
+	case stub.Meta[jobs.MetaSpec] == j.Meta[jobs.MetaSpec]: // the written job is the wanted one and does not run
 		change.Kind, change.Theirs = Foreign, paths(change.Fields)
 	default:
 		change.Kind = Edit
@@ -192,14 +192,15 @@ func (p comparison) compare(ctx context.Context, j *api.Job, stub *api.JobListSt
 	return change, err
 }
 
-// sameClass is Nomad's refusal of a node that is like one that it has looked at.
+// sameClass is Nomad's refusal of a node of the same class as one that it has checked.
 const sameClass = "computed class ineligible"
 
-// counted are refusals that our own count knows more exactly: the scheduler does not know the resources that an earlier
-// change of the same plan gives back.
+// counted lists refusals that package jobs counts more exactly: the scheduler does not know
+// the resources that an earlier change of the same plan releases.
 var counted = []string{"missing compatible host volumes", "missing drivers", "missing devices", api.ConstraintDistinctHosts}
 
-// unmet finds constraints that keep nodes out, in what the scheduler could not place.
+// unmet returns the constraints that exclude nodes, from the failed placements of the
+// scheduler.
 func unmet(failed map[string]*api.AllocationMetric) map[string][]string {
 	out := map[string][]string{}
 	for group, m := range failed {
@@ -213,7 +214,7 @@ func unmet(failed map[string]*api.AllocationMetric) map[string][]string {
 				continue
 			}
 			n, text := reasons[what], what
-			if len(reasons) == 1 { // those that are alike are kept out by the same
+			if len(reasons) == 1 { // all nodes of this class fail for the same reason
 				n += alike
 			}
 			if strings.Contains(what, "${") {
@@ -228,7 +229,7 @@ func unmet(failed map[string]*api.AllocationMetric) map[string][]string {
 	return out
 }
 
-// keepCounts takes over the counts of groups that are scaled, as far as the bounds allow.
+// keepCounts keeps the current counts of scaled groups, as far as the bounds allow.
 func (p comparison) keepCounts(ctx context.Context, j *api.Job) error {
 	if !slices.ContainsFunc(j.TaskGroups, func(g *api.TaskGroup) bool { return g.Scaling != nil }) {
 		return nil
@@ -247,7 +248,7 @@ func (p comparison) keepCounts(ctx context.Context, j *api.Job) error {
 	return nil
 }
 
-// findRoom notes which new or changed jobs find no node beside the jobs that stay.
+// findRoom records which new or changed jobs find no node beside the jobs that stay.
 func (p *Plan) findRoom(held nomad.Inventory) {
 	var moved []string
 	for _, c := range p.Changes {
@@ -271,14 +272,14 @@ func (p *Plan) findRoom(held nomad.Inventory) {
 	}
 }
 
-// free counts what the nodes have left beside all jobs but the named ones.
+// free counts the free resources of the nodes beside all jobs except the named ones.
 func free(held nomad.Inventory, without ...string) *jobs.Capacity {
 	left := jobs.NewCapacity(held.Nodes, held.Allocs, without...)
 	left.SetVolumes(held.Volumes)
 	return left
 }
 
-// Print shows a plan to a person.
+// Print writes a plan as text.
 func (p Plan) Print(out io.Writer) {
 	for _, c := range p.Changes {
 		fmt.Fprintf(out, "%s %s\n", mark[c.Kind], c.Job+note(c.Kind))

@@ -14,11 +14,11 @@ import (
 	"temper/jobs/nomad"
 )
 
-// requirements are what the servers must have for jobs to run as they are described.
+// requirements checks that the servers have everything that the described jobs need.
 type requirements struct {
 	nomad *nomad.Client
 	jobs  []*api.Job
-	// runItems are the items that the jobs of runs read from the variable runsVariable.
+	// runItems lists the items that the jobs of runs read from the variable runsVariable.
 	runsVariable string
 	runItems     []string
 }
@@ -51,7 +51,7 @@ func (r requirements) checkServer(ctx context.Context) error {
 		ErrTooOld, r.nomad.Address(), version, strings.Join(lacks, "; "))
 }
 
-// ErrTooOld says that servers lack something that a job uses.
+// ErrTooOld means that servers lack a feature that a job uses.
 var ErrTooOld = errors.New("too old")
 
 // checkPools finds node pools that do not exist.
@@ -107,5 +107,5 @@ func (r requirements) checkSecrets(ctx context.Context) error {
 	return fmt.Errorf("%w in variables of Nomad: %s: make them with temper cluster init", ErrNoSecrets, strings.Join(missing, "; "))
 }
 
-// ErrNoSecrets says that jobs lack secrets.
+// ErrNoSecrets means that jobs lack secrets.
 var ErrNoSecrets = errors.New("secrets are missing")

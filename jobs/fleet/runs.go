@@ -11,7 +11,7 @@ import (
 	"temper/jobs/nomad"
 )
 
-// Runs are the runs of a cluster that have dedicated workers.
+// Runs gives access to the runs of a cluster with dedicated workers.
 type Runs struct{ fleet *Fleet }
 
 // NewRuns returns the runs of a cluster.
@@ -20,8 +20,8 @@ func NewRuns(f *Fleet) Runs { return Runs{f} }
 // Placed reports whether runs of this cluster may have dedicated workers.
 func (r Runs) Placed() bool { return r.fleet.build.Placement.On() }
 
-// TemporalAddress is where the cluster's workflows are served: the file names a server, or
-// Nomad knows where ours is.
+// TemporalAddress returns the address of the cluster's Temporal server: from the file, or
+// from Nomad for the cluster's own job.
 func (r Runs) TemporalAddress(ctx context.Context) (string, error) {
 	if r.fleet.build.Cluster.Temporal != "" {
 		return r.fleet.build.Cluster.Temporal, nil
@@ -29,7 +29,7 @@ func (r Runs) TemporalAddress(ctx context.Context) (string, error) {
 	return r.fleet.addressOf(ctx, role.Temporal)
 }
 
-// Node returns the id of the node with that name or beginning of an id.
+// Node returns the id of a node, found by its name or the beginning of its id.
 func (r Runs) Node(ctx context.Context, name string) (id string, err error) {
 	n, err := r.fleet.node(ctx, name)
 	if err != nil {
@@ -66,8 +66,8 @@ func (r Runs) On(ctx context.Context, node string) ([]string, error) {
 	return out, nil
 }
 
-// Await waits until no run has dedicated workers on a node, and says for which runs it waits.
-// It returns the runs that are left when the time is over.
+// Await waits until no run has dedicated workers on a node, and reports the runs for which
+// it waits. It returns the remaining runs when the time is over.
 func (r Runs) Await(ctx context.Context, node string, patience time.Duration, say func(string)) ([]string, error) {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()

@@ -17,34 +17,34 @@ import (
 	"temper/jobs/nomad"
 )
 
-// InitOptions say which secrets Init makes and takes.
+// InitOptions select the secrets that Init makes and takes.
 type InitOptions struct {
-	// Rotate makes new tokens and certificates where there are some.
+	// Rotate replaces existing tokens and certificates.
 	Rotate bool
-	// NomadTokens are tokens of Nomad that the service uses: of role.Control and of jobs.Runs. One
-	// that is left out stays as it is.
+	// NomadTokens holds the Nomad tokens of role.Control and of jobs.Runs. A token
+	// that is left out stays unchanged.
 	NomadTokens map[string]string
-	// PostgresPassword is the password of Temporal's account; empty leaves it as it is.
+	// PostgresPassword is the password of Temporal's account; empty leaves it unchanged.
 	PostgresPassword string
 	Say              func(string)
 }
 
 // vault is the variable with all secrets of the cluster. Jobs cannot read it: each has a
-// copy of what it needs, and no more, in a variable for itself.
+// separate variable with a copy of exactly the secrets that it needs.
 type vault struct {
 	nomad *nomad.Client
 	build jobs.Build
 	path  string
-	// stored are the items as they were read at index, items as they are to be.
+	// stored holds the items as read at index, items the items to write.
 	stored, items map[string]string
 	index         uint64
-	// made and taken are what was made here, and what the operator handed over.
+	// made names the items that Init made, taken the items that the operator supplied.
 	made, taken []string
 }
 
 func vaultPath(b jobs.Build) string { return "temper/" + b.Name }
 
-// openVault reads the vault; one that does not exist is empty.
+// openVault reads the vault; a missing vault is empty.
 func (f *Fleet) openVault(ctx context.Context) (*vault, error) {
 	v := &vault{nomad: f.nomad, build: f.build, path: vaultPath(f.build)}
 	var err error
@@ -53,7 +53,7 @@ func (f *Fleet) openVault(ctx context.Context) (*vault, error) {
 	return v, err
 }
 
-// tokens returns the items that are random texts.
+// tokens returns the names of the random items.
 func (v *vault) tokens() []string {
 	out := []string{jobs.ItemSandboxToken, jobs.ItemNodeToken, jobs.ItemAccessKey, jobs.ItemSecretKey}
 	if v.build.Roles.UI.Count > 0 {
@@ -65,14 +65,14 @@ func (v *vault) tokens() []string {
 	return out
 }
 
-// keptTokens are not rotated with the others: clients outside of the cluster have the account of the object store,
-// and Postgres knows the password that it was made with.
+// keptTokens lists tokens that a rotation keeps: clients outside of the cluster use the
+// account of the object store, and Postgres keeps the password from its setup.
 var keptTokens = []string{jobs.ItemAccessKey, jobs.ItemSecretKey, jobs.ItemPostgresPassword}
 
-// Init makes the secrets of the cluster and gives each job what it needs. A secret that exists
-// stays, unless it is to be rotated.
+// Init makes the secrets of the cluster and gives each job the ones that it needs. It keeps
+// an existing secret unless Rotate is set.
 func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
-	if _, err := f.ours(ctx); err != nil { // another cluster of the name keeps its secrets
+	if _, err := f.ours(ctx); err != nil { // do not overwrite the secrets of another cluster with this name
 		return err
 	}
 	v, err := f.openVault(ctx)
@@ -103,7 +103,7 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 	if err := v.copyTo(ctx, copies(f.build), o.Say); err != nil {
 		return err
 	}
-	there, err := f.ours(ctx) // late: a run that was admitted meanwhile has a copy of before
+	there, err := f.ours(ctx) // last: a run that was admitted meanwhile has old copies
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,8 @@ func copies(b jobs.Build) (out []secretCopy) {
 	return out
 }
 
-// runCopies returns the variables of the runs that have workers now: each was given a copy when it was admitted.
+// runCopies returns the variables of the runs with workers: each got its copy at its
+// admission.
 func runCopies(b jobs.Build, there map[string]*api.JobListStub) (out []secretCopy) {
 	for _, id := range slices.Sorted(maps.Keys(there)) {
 		if s := there[id]; s.Meta[jobs.MetaRun] != "" && !s.Stop {
@@ -153,16 +154,16 @@ func runCopies(b jobs.Build, there map[string]*api.JobListStub) (out []secretCop
 	return out
 }
 
-// copyTo writes into variables what their jobs need.
+// copyTo writes the needed secrets into the variables of jobs.
 func (v *vault) copyTo(ctx context.Context, all []secretCopy, say func(string)) error {
 	for _, c := range all {
 		stored, index, err := readVariable(ctx, v.nomad, c.path)
 		if err != nil {
 			return err
 		}
-		want := maps.Clone(stored) // the operator may have added some
+		want := maps.Clone(stored) // the operator may have added items
 		for _, name := range c.items {
-			if text := cmp.Or(v.items[c.role+"_"+name], v.items[name]); text != "" { // a role has a certificate for itself
+			if text := cmp.Or(v.items[c.role+"_"+name], v.items[name]); text != "" { // each role has a separate certificate
 				want[name] = text
 			}
 		}
@@ -177,7 +178,8 @@ func (v *vault) copyTo(ctx context.Context, all []secretCopy, say func(string)) 
 	return nil
 }
 
-// takeTokens keeps the tokens of Nomad that the operator hands over. It is an error when one is missing.
+// takeTokens stores the Nomad tokens of the operator. It returns an error when one is
+// missing.
 func (v *vault) takeTokens(given map[string]string) error {
 	if p := v.build.Placement; !p.On() || !p.Token {
 		if len(given) > 0 {
@@ -205,10 +207,10 @@ func (v *vault) takeTokens(given map[string]string) error {
 	return nil
 }
 
-// takePassword keeps the password of Postgres.
+// takePassword stores the password of Postgres.
 func (v *vault) takePassword(given string) error {
 	switch item := jobs.ItemPostgresPassword; {
-	case v.build.Roles.Postgres.Count > 0 && given == "": // makeTokens has made one
+	case v.build.Roles.Postgres.Count > 0 && given == "": // makeTokens has made the password
 		return nil
 	case v.build.Postgres == "" && given != "":
 		return fmt.Errorf("%w: the cluster's file names no Postgres: set postgres, or leave --postgres-password out", ErrNotWanted)
@@ -224,10 +226,10 @@ func (v *vault) takePassword(given string) error {
 	}
 }
 
-// ErrNotWanted says that something was handed over that nothing uses.
+// ErrNotWanted means that the operator supplied a secret that no job uses.
 var ErrNotWanted = errors.New("not wanted")
 
-// makeTokens makes the tokens that are missing.
+// makeTokens makes the missing tokens.
 func (v *vault) makeTokens(rotate bool) {
 	for _, name := range v.tokens() {
 		if v.items[name] == "" || rotate && !slices.Contains(keptTokens, name) {
@@ -237,7 +239,7 @@ func (v *vault) makeTokens(rotate bool) {
 	}
 }
 
-// readVariable reads a variable and its index; one that does not exist is empty.
+// readVariable reads a variable and its index; a missing variable is empty.
 func readVariable(ctx context.Context, client *nomad.Client, path string) (map[string]string, uint64, error) {
 	v, _, err := client.Variables().Read(path, nomad.Query(ctx))
 	if errors.Is(err, api.ErrVariablePathNotFound) {

@@ -17,7 +17,7 @@ import (
 	"temper/jobs/nomad"
 )
 
-// Status is a cluster at a glance.
+// Status is an overview of a cluster.
 type Status struct {
 	Nodes    []NodeStatus `json:"nodes"`
 	Jobs     []JobStatus  `json:"jobs"`
@@ -31,13 +31,13 @@ type NodeStatus struct {
 	Name  string `json:"name"`
 	Pool  string `json:"pool"`
 	State string `json:"state"`
-	// Devices are those in working order by their kind, and Taken those that are held.
+	// Devices counts the healthy devices by kind, Taken the held ones.
 	Devices map[string]int `json:"devices,omitempty"`
 	Taken   map[string]int `json:"taken,omitempty"`
-	// CPU and Memory are MHz and MiB: held and all.
+	// CPU is in MHz and Memory in MiB: held and total.
 	CPU    [2]int64 `json:"cpu_mhz"`
 	Memory [2]int64 `json:"memory_mib"`
-	// Ours is the number of our processes there.
+	// Ours is the number of the cluster's processes there.
 	Ours int `json:"processes"`
 }
 
@@ -46,15 +46,15 @@ type JobStatus struct {
 	ID    string `json:"id"`
 	Run   string `json:"run,omitempty"`
 	Build string `json:"build"`
-	// Running of Wanted instances.
+	// Running of Wanted instances run.
 	Running int `json:"running"`
 	Wanted  int `json:"wanted"`
-	// Note says what is wrong: stopped, why an instance is missing.
+	// Note describes a problem: stopped, or why an instance is missing.
 	Note string `json:"note,omitempty"`
 }
 
-// Status looks at the cluster. It takes as many calls for 500 jobs as for one, unless some are
-// not well.
+// Status reads the state of the cluster. It makes as many calls for 500 jobs as for one,
+// unless some are not healthy.
 func (f *Fleet) Status(ctx context.Context) (Status, error) {
 	there, err := f.ours(ctx)
 	if err != nil {
@@ -98,18 +98,18 @@ func (f *Fleet) Status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
-// stopped is the note of a job that is stopped.
+// stopped is the note of a stopped job.
 const stopped = "stopped"
 
-// statusReader reads what the lists of nodes, jobs and allocations do not say.
+// statusReader reads details that the lists of nodes, jobs and allocations leave out.
 type statusReader struct {
 	nomad  *nomad.Client
 	free   *jobs.Capacity
 	newest map[string]*api.AllocationListStub // allocation, by job
 }
 
-// readJob counts the instances that a job should have, and says why some are missing. It reads no more of a job whose
-// summary has nothing open and nothing that failed.
+// readJob counts the instances that a job should have, and reports why some are missing. It
+// reads only the summary of a job without open or failed instances.
 func (r statusReader) readJob(ctx context.Context, stub *api.JobListStub, j *JobStatus) error {
 	newest := r.newest[stub.ID]
 	open, ended := 0, 0
@@ -173,10 +173,10 @@ func (r statusReader) readAddresses(ctx context.Context, id func(role string) st
 	return nil
 }
 
-// shownScalings is how many changes of the count of a group a status shows.
+// shownScalings bounds the changes of a group's count in a status.
 const shownScalings = 3
 
-// scalings returns the last changes of counts, in lines.
+// scalings returns the last changes of counts as lines.
 func (r statusReader) scalings(ctx context.Context, cluster string, all []JobStatus) (lines []string, err error) {
 	for _, j := range all {
 		if j.Note == stopped || j.Run != "" {
@@ -199,7 +199,7 @@ func (r statusReader) scalings(ctx context.Context, cluster string, all []JobSta
 	return lines, nil
 }
 
-// Print shows the status to a person.
+// Print writes the status as text.
 func (s Status) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tPOOL\tSTATE\tDEVICES\tMHZ\tMIB\tPROCESSES")

@@ -9,11 +9,11 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Inventory is all nodes and allocations of a cluster with their resources.
+// Inventory holds all nodes and allocations of a cluster with their resources.
 type Inventory struct {
 	Nodes  []*api.NodeListStub
 	Allocs []*api.AllocationListStub
-	// Volumes are the names of the host volumes of nodes, by the ids of the nodes.
+	// Volumes holds the names of the nodes' host volumes, by node id.
 	Volumes map[string][]string
 }
 
@@ -54,7 +54,7 @@ func (c *Client) NodeAddresses(ctx context.Context) ([]net.IP, error) {
 // listedNode is a node of a list, with the fields that package api leaves out.
 type listedNode struct {
 	api.NodeListStub
-	// HostVolumes are known by their names.
+	// HostVolumes holds the host volumes by name.
 	HostVolumes   map[string]struct{}
 	NodeResources *struct {
 		api.NodeResources
@@ -62,7 +62,7 @@ type listedNode struct {
 	}
 }
 
-// stub is the node as package api knows it.
+// stub returns the node as the type of package api.
 func (n *listedNode) stub() *api.NodeListStub {
 	if n.NodeResources != nil {
 		n.NodeListStub.NodeResources = &n.NodeResources.NodeResources
@@ -70,7 +70,7 @@ func (n *listedNode) stub() *api.NodeListStub {
 	return &n.NodeListStub
 }
 
-// addresses returns the addresses of a node: of its agent, and of the networks that its processes use.
+// addresses returns the addresses of a node's agent and of the networks of its processes.
 func (n *listedNode) addresses() (out []net.IP) {
 	texts := []string{n.Address}
 	if n.NodeResources != nil {

@@ -1,5 +1,5 @@
 // Package nomad owns the connection to a Nomad cluster: its address, its credentials, the
-// version of its servers, and errors of one line that say what to do. It knows no job.
+// version of its servers, and one-line errors with the way out. It knows no job.
 //
 // Invariant: every error of a call names the agent that was asked, and no error holds a token.
 package nomad
@@ -17,35 +17,35 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Errors of calls, by what the caller can do about them.
+// Errors of calls, by how the caller can react.
 var (
-	// ErrUnreachable says that no agent answered, or no server behind it.
+	// ErrUnreachable means that no agent answered, or no server behind it.
 	ErrUnreachable = errors.New("no answer from Nomad")
-	// ErrDenied says that the token is unknown or lacks a right.
+	// ErrDenied means that the token is unknown or lacks a right.
 	ErrDenied = errors.New("denied by Nomad")
-	// ErrChanged says that a job is not what the caller has seen.
+	// ErrChanged means that a job has changed since the caller read it.
 	ErrChanged = errors.New("changed by others")
-	// ErrBusy says that a change of the job is under way.
+	// ErrBusy means that a change of the job is running.
 	ErrBusy = errors.New("not now")
-	// ErrNotExist says that there is no such thing.
+	// ErrNotExist means that the object does not exist.
 	ErrNotExist = errors.New("does not exist")
 )
 
-// Config says where Nomad is. What is empty comes from the variables of the nomad command:
-// NOMAD_ADDR, NOMAD_TOKEN, NOMAD_REGION, NOMAD_NAMESPACE, NOMAD_CACERT, NOMAD_CLIENT_CERT,
-// NOMAD_CLIENT_KEY, NOMAD_TLS_SERVER_NAME.
+// Config is the address and the credentials of Nomad. Empty fields take the variables of
+// the nomad command: NOMAD_ADDR, NOMAD_TOKEN, NOMAD_REGION, NOMAD_NAMESPACE, NOMAD_CACERT,
+// NOMAD_CLIENT_CERT, NOMAD_CLIENT_KEY, NOMAD_TLS_SERVER_NAME.
 type Config struct {
 	Address, Token, Region, Namespace string
 }
 
-// Client talks to one cluster.
+// Client is a client of one cluster.
 type Client struct {
 	*api.Client
 	address string
-	token   bool // there is one
+	token   bool // a token is set
 }
 
-// Connect makes a client; it does not reach for the agent yet.
+// Connect makes a client; it does not contact the agent.
 func Connect(cfg Config) (*Client, error) {
 	c := api.DefaultConfig()
 	for _, set := range []struct {
@@ -72,7 +72,8 @@ func Query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{})
 // Write returns the options of a write that ends with ctx.
 func Write(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
 
-// Deref returns what p points to, or the zero value when p is nil: most fields of package api are pointers.
+// Deref returns *p, or the zero value when p is nil: most fields of package api are
+// pointers.
 func Deref[T any](p *T) T {
 	var zero T
 	if p == nil {
@@ -81,11 +82,11 @@ func Deref[T any](p *T) T {
 	return *p
 }
 
-// Address is the agent's URL.
+// Address returns the agent's URL.
 func (c *Client) Address() string { return c.address }
 
-// Fail turns the error of a call into one line. doing says what was tried, such as
-// "register job x".
+// Fail turns the error of a call into one line. doing describes the call, such as "register
+// job x".
 func (c *Client) Fail(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -108,7 +109,7 @@ func (c *Client) Fail(doing string, err error) error {
 	}
 }
 
-// refusal maps the answer of an agent, which says most things under one status.
+// refusal maps the answer of an agent, which uses one status for most errors.
 func (c *Client) refusal(doing string, r api.UnexpectedResponseError) error {
 	body := oneLine(r.Body())
 	has := func(words string) bool { return strings.Contains(strings.ToLower(body), words) }
@@ -121,7 +122,7 @@ func (c *Client) refusal(doing string, r api.UnexpectedResponseError) error {
 		if !c.token {
 			return fmt.Errorf("%s: %w at %s: it asks for a token: set NOMAD_TOKEN", doing, ErrDenied, c.address)
 		}
-		if _, _, err := c.ACLTokens().Self(nil); err != nil { // every token may look at itself
+		if _, _, err := c.ACLTokens().Self(nil); err != nil { // every token may read itself
 			return fmt.Errorf("%s: %w at %s: it does not know the token in NOMAD_TOKEN: name one of this cluster", doing, ErrDenied, c.address)
 		}
 		return fmt.Errorf("%s: %w at %s: the token in NOMAD_TOKEN lacks the right: deploy/nomad/acl has a policy that has it", doing, ErrDenied, c.address)
@@ -138,7 +139,7 @@ func (c *Client) refusal(doing string, r api.UnexpectedResponseError) error {
 	}
 }
 
-// cause is the innermost error of a failed connection, which is the part that tells something.
+// cause returns the innermost error of a failed connection, which is the informative part.
 func cause(err error) error {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
@@ -150,7 +151,7 @@ func oneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// Version is the lowest version of the servers, which decides what jobs may use.
+// Version returns the lowest version of the servers, which limits the features of jobs.
 func (c *Client) Version(ctx context.Context) (Version, error) {
 	members, err := c.Agent().MembersOpts((&api.QueryOptions{}).WithContext(ctx))
 	if err != nil {
@@ -159,7 +160,7 @@ func (c *Client) Version(ctx context.Context) (Version, error) {
 	var least Version
 	known := 0
 	for _, m := range members.Members {
-		if m.Status == "failed" || m.Status == "left" { // it was replaced, and takes no job
+		if m.Status == "failed" || m.Status == "left" { // it is replaced and takes no jobs
 			continue
 		}
 		v, err := ParseVersion(m.Tags["build"])
@@ -180,7 +181,7 @@ func (c *Client) Version(ctx context.Context) (Version, error) {
 // Version is a version of Nomad.
 type Version [3]int
 
-// ParseVersion reads "1.6.3", and what follows a hyphen or a plus is left out.
+// ParseVersion parses "1.6.3" and ignores a suffix after a hyphen or a plus.
 func ParseVersion(text string) (Version, error) {
 	var v Version
 	number, _, _ := strings.Cut(strings.TrimPrefix(text, "v"), "-")
@@ -209,5 +210,5 @@ func (v Version) Before(other Version) bool {
 	return false
 }
 
-// String is the version as Nomad writes it.
+// String returns the version in Nomad's form.
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }

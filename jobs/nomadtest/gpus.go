@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// GPUs are made MI300X of a node that has none: a tree of sysfs, and the configuration with
-// which its agent loads the device plugin of this repository over that tree.
+// GPUs are simulated MI300X on a node without GPUs: a tree of sysfs, and the configuration
+// with which the agent of the node loads the device plugin of this repository over that
+// tree.
 type GPUs struct {
 	// Plugins is for Node.Plugins.
 	Plugins string
-	// IDs are those of the GPUs in the order of their PCI addresses.
+	// IDs holds the ids of the GPUs in the order of their PCI addresses.
 	IDs []string
 }
 
-// GPUs makes n of them for the node of that name, whose topology is in another order than
-// their buses.
+// GPUs makes n of them for the node of that name; their order in the topology differs from
+// the order of their buses.
 func (c *Cluster) GPUs(node string, n int) GPUs {
 	c.t.Helper()
 	plugins := filepath.Join(c.dir, "plugins")
@@ -65,10 +66,10 @@ func (c *Cluster) write(path, content string) {
 	}
 }
 
-// childrenOf are the processes that an agent has started: its device plugins, which end with it, and
-// what holds its tasks, which goes on.
+// childrenOf returns the child processes of an agent: its device plugins, which end with
+// it, and the holders of its tasks, which keep running.
 func (c *Cluster) childrenOf(agent int) (plugins, holders []int) {
-	entries, _ := filepath.Glob("/proc/[0-9]*/exe") // the pattern is right
+	entries, _ := filepath.Glob("/proc/[0-9]*/exe") // the pattern is valid
 	for _, entry := range entries {
 		program, err := os.Readlink(entry)
 		if err != nil {
@@ -88,7 +89,8 @@ func (c *Cluster) childrenOf(agent int) (plugins, holders []int) {
 	return plugins, holders
 }
 
-// parentOf reads a process's stat: what follows its name in parentheses.
+// parentOf returns the parent in a process's stat, from the fields after the name in
+// parentheses.
 func parentOf(stat []byte) int {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 2 {
@@ -101,27 +103,28 @@ func parentOf(stat []byte) int {
 	return n
 }
 
-// reap ends a plugin whose agent is gone. Where this process adopts orphans it also collects
-// it: another start of the agent asks the process of before for an answer as long as its number is known.
+// reap ends a plugin whose agent is gone. If this process adopts orphans, it also collects
+// the plugin: a restarted agent asks the old process for an answer while its process id
+// exists.
 func reap(pid int) {
-	_ = syscall.Kill(pid, syscall.SIGKILL) // it ends by itself, too
+	_ = syscall.Kill(pid, syscall.SIGKILL) // it also ends by itself
 	for range 100 {
 		got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		if got == pid || err != nil && !errors.Is(err, syscall.EINTR) {
-			return // collected, or somebody else's child
+			return // collected, or another process's child
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// collect waits for a process that this one has adopted, as init does: another start of the agent takes
-// one that nobody has waited for to be still there, never has done with its task, and a drain of the node
-// waits for both.
+// collect waits for a process that this one has adopted, as init does. Without it a
+// restarted agent takes a zombie for a running process and never finishes its task, and a
+// drain of the node waits for both.
 func collect(pid int) {
 	for {
 		_, err := syscall.Wait4(pid, nil, 0, nil)
 		if !errors.Is(err, syscall.EINTR) {
-			return // collected, or somebody else's child
+			return // collected, or another process's child
 		}
 	}
 }

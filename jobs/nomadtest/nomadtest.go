@@ -1,7 +1,7 @@
 // Package nomadtest starts real Nomad agents for tests: a server, and as many clients as
-// a test has machines for, on the loopback address of this one. Only tests import it.
+// a test needs, on the loopback address of this machine. Only tests import it.
 //
-// Invariant: when a test ends, no agent and no task of it is left.
+// Invariant: when a test ends, its agents and tasks have ended.
 package nomadtest
 
 import (
@@ -26,14 +26,15 @@ import (
 	"temper/internal/proc"
 )
 
-// BinaryKey is the variable of the environment that names another Nomad than the one
-// that ./task build:nomadd makes.
+// BinaryKey is the environment variable that names another Nomad than the one that ./task
+// build:nomadd makes.
 const BinaryKey = "TEMPER_TEST_NOMAD"
 
-// RequireKey makes a missing Nomad a failure instead of a skip.
+// RequireKey is the environment variable that makes a missing Nomad a failure instead of a
+// skip.
 const RequireKey = "TEMPER_REQUIRE_NOMAD"
 
-// binary finds the Nomad of the tests; root is the folder of the repository.
+// binary returns the path of the Nomad for the tests; root is the folder of the repository.
 func binary(t testing.TB, root string) string {
 	t.Helper()
 	path := os.Getenv(BinaryKey)
@@ -59,15 +60,15 @@ func binary(t testing.TB, root string) string {
 type Cluster struct {
 	t      testing.TB
 	binary string
-	root   string // of the repository
+	root   string // folder of the repository
 	dir    string
 	// Address is the URL of the server's API.
 	Address string
-	// API is a client of it.
+	// API is a client of the server.
 	API *api.Client
 
 	rpc    string
-	ranges int // of dynamic ports that clients have taken
+	ranges int // ranges of dynamic ports that clients use
 	mu     sync.Mutex
 	agents []*Agent
 }
@@ -76,7 +77,7 @@ type Cluster struct {
 type Options struct {
 	// Root is the folder of the repository, as seen from the test's package.
 	Root string
-	// ACL asks everybody for a token; Bootstrap gives the first one.
+	// ACL requires tokens; Bootstrap makes the first one.
 	ACL bool
 }
 
@@ -86,23 +87,23 @@ type Agent struct {
 	cmd  *exec.Cmd
 	log  *bytes.Buffer
 	done chan struct{}
-	// config is kept for another start.
+	// config is kept for a restart.
 	config string
 	owner  *Cluster
 }
 
-// Node says what a client pretends to be.
+// Node describes the simulated machine of a client.
 type Node struct {
 	Name string
 	Pool string
 	Meta map[string]string
 	// CPU in MHz and MemoryMB; 0 is 8000 and 16384, whatever the machine has.
 	CPU, MemoryMB int
-	// HostVolumes are folders by name.
+	// HostVolumes maps names to folders.
 	HostVolumes map[string]string
-	// Further is put into the client block as it is.
+	// Further is copied into the client block.
 	Further string
-	// Plugins is put into the top level as it is.
+	// Plugins is copied into the top level.
 	Plugins string
 }
 
@@ -141,10 +142,10 @@ acl { enabled = %t }
 		}
 		return err
 	})
-	c.Await("a server that can encrypt", func() error { // from 1.7 its key is made after it leads
+	c.Await("a server that can encrypt", func() error { // from 1.7 on it makes its key after it leads
 		_, _, err := c.API.Variables().Create(&api.Variable{Path: "nomadtest", Items: api.VariableItems{"ready": "yes"}}, nil)
 		if err != nil && !strings.Contains(err.Error(), "keyring") {
-			err = nil // there is one already, or a token is asked for
+			err = nil // it exists already, or a token is required
 		}
 		return err
 	})
@@ -160,7 +161,7 @@ func addresses(t testing.TB, n int) []string {
 	return out
 }
 
-// common is what every agent is told.
+// common returns the configuration of every agent.
 func common(addrs []string) string {
 	port := func(i int) string {
 		_, p, _ := net.SplitHostPort(addrs[i]) // made by freeport
@@ -184,8 +185,8 @@ telemetry { publish_allocation_metrics = false }
 `, port(0), port(1), port(2))
 }
 
-// firstDynamic begins the ranges of dynamic ports of the clients: below those that
-// kernels give out, and each client has its own.
+// firstDynamic begins the ranges of dynamic ports of the clients: below the ports that
+// kernels assign, and separate for each client.
 const (
 	firstDynamic = 20000
 	numDynamic   = 100
@@ -295,11 +296,11 @@ func (a *Agent) start() {
 	}
 	go func() {
 		defer close(a.done)
-		_ = a.cmd.Wait() // how it ended is of no interest
+		_ = a.cmd.Wait() // its exit status does not matter
 	}()
 }
 
-// Kill ends the agent as a crash would: its tasks go on.
+// Kill ends the agent as a crash would: its tasks continue.
 func (a *Agent) Kill() {
 	a.owner.t.Helper()
 	plugins, holders := a.owner.childrenOf(a.cmd.Process.Pid)
@@ -315,10 +316,10 @@ func (a *Agent) Kill() {
 	}
 }
 
-// Restart starts an agent that was killed.
+// Restart starts a killed agent.
 func (a *Agent) Restart() { a.owner.t.Helper(); a.start() }
 
-// Bootstrap makes the first token of a cluster with ACL, and uses it from then on.
+// Bootstrap makes the first token of a cluster with ACL; c.API uses it after that.
 func (c *Cluster) Bootstrap() string {
 	c.t.Helper()
 	token, _, err := c.API.ACLTokens().Bootstrap(nil)
@@ -329,7 +330,7 @@ func (c *Cluster) Bootstrap() string {
 	return token.SecretID
 }
 
-// patience is how long anything may take under load.
+// patience bounds every wait under load.
 const patience = 3 * time.Minute
 
 // Await calls check until it returns nil.
@@ -350,13 +351,13 @@ func (c *Cluster) logs() string {
 		select {
 		case <-a.done:
 			fmt.Fprintf(&out, "agent %s has ended and said:\n%s\n", a.Name, a.log)
-		default: // its log is being written
+		default: // it still writes its log
 		}
 	}
 	return out.String()
 }
 
-// Allocations are those of a job, the newest first.
+// Allocations returns the allocations of a job, newest first.
 func (c *Cluster) Allocations(job string) []*api.AllocationListStub {
 	c.t.Helper()
 	allocs, _, err := c.API.Jobs().Allocations(job, true, nil)
@@ -366,7 +367,7 @@ func (c *Cluster) Allocations(job string) []*api.AllocationListStub {
 	return allocs
 }
 
-// Running are those of a job that run.
+// Running returns the running allocations of a job.
 func (c *Cluster) Running(job string) []*api.AllocationListStub {
 	c.t.Helper()
 	var out []*api.AllocationListStub
@@ -378,13 +379,13 @@ func (c *Cluster) Running(job string) []*api.AllocationListStub {
 	return out
 }
 
-// dirKey marks an agent and its helpers, which outlive one that is killed.
+// dirKey marks an agent and its helpers, which outlive a killed agent.
 const dirKey = "NOMADTEST_DIR"
 
-// Pids are the processes of a task's allocation on this machine.
+// Pids returns the processes of an allocation's tasks on this machine.
 func Pids(alloc string) []int { return pidsWith("NOMAD_ALLOC_ID=" + alloc) }
 
-// pidsWith are the processes with a variable of that value in their environment.
+// pidsWith returns the processes with a variable of that value in their environment.
 func pidsWith(variable string) []int {
 	var out []int
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is right
@@ -400,7 +401,7 @@ func pidsWith(variable string) []int {
 	return out
 }
 
-// close stops every job, then the agents, then what they left.
+// close stops every job, then the agents, then their remaining processes.
 func (c *Cluster) close() {
 	var allocs []string
 	if c.API != nil {
@@ -425,7 +426,7 @@ func (c *Cluster) close() {
 	for _, id := range allocs {
 		marks = append(marks, "NOMAD_ALLOC_ID="+id)
 	}
-	for _, mark := range marks { // what agents left that were killed
+	for _, mark := range marks { // remaining processes of killed agents
 		for _, pid := range pidsWith(mark) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
@@ -449,7 +450,7 @@ func (c *Cluster) stopJobs() {
 		return // the server is gone
 	}
 	for _, j := range jobs {
-		_, _, _ = c.API.Jobs().Deregister(j.ID, false, (&api.WriteOptions{}).WithContext(ctx)) // the rest is killed
+		_, _, _ = c.API.Jobs().Deregister(j.ID, false, (&api.WriteOptions{}).WithContext(ctx)) // close kills the remaining tasks
 	}
 	for ctx.Err() == nil {
 		stubs, _, err := c.API.Allocations().List(q)
@@ -477,12 +478,12 @@ func (c *Cluster) unmount() {
 	}
 	for line := range strings.Lines(string(mounts)) {
 		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], c.dir+"/") {
-			_ = syscall.Unmount(f[4], syscall.MNT_DETACH) // or the folder stays, which is reported
+			_ = syscall.Unmount(f[4], syscall.MNT_DETACH) // if it fails the folder stays, which is reported
 		}
 	}
 }
 
-// JSON is v for a message.
+// JSON returns v as JSON for a message.
 func JSON(v any) string {
 	text, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"temper/internal/role"
 )
 
-// names are what may begin the id of a job and the name of a service.
+// names matches a valid start of the ids of jobs and of the names of services.
 var names = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// MaxDrain bounds how long an instance may continue; clients of Nomad bound it as well
+// MaxDrain bounds how long an instance may continue; clients of Nomad also bound it
 // (max_kill_timeout).
 const MaxDrain = 30 * time.Minute
 
-// leastMemory is what Nomad gives a task at least.
+// leastMemory is the smallest memory of a task in Nomad, in bytes.
 const leastMemory = 10 << 20
 
 // finder collects problems.
@@ -30,7 +30,7 @@ func (f *finder) add(path, format string, args ...any) {
 	f.found = append(f.found, config.Problem{Path: path, Msg: fmt.Sprintf(format, args...)})
 }
 
-// problems finds everything that is wrong.
+// problems returns all problems of the cluster's file.
 func (c *Cluster) problems() config.Problems {
 	f := &finder{}
 	if !names.MatchString(c.Name) {
@@ -83,7 +83,8 @@ func (c *Cluster) findPlaces(f *finder) {
 	}
 }
 
-// findPostgres looks at the database of Temporal. Its URL is in the job, which many may read.
+// findPostgres checks the database of Temporal. Its URL is part of the job, which many may
+// read.
 func (c *Cluster) findPostgres(f *finder) {
 	if own := c.Roles.Postgres; own.Count > 0 {
 		if own.Driver == Docker && own.File == "" {
@@ -175,7 +176,7 @@ func (c *Cluster) findPlacement(f *finder) {
 	}
 }
 
-// deviceKind is vendor/type or vendor/type/name.
+// deviceKind matches vendor/type and vendor/type/name.
 var deviceKind = regexp.MustCompile(`^[\w.-]+/[\w.-]+(/[\w. -]+)?$`)
 
 func (c *Cluster) findGPUs(f *finder) {
@@ -193,7 +194,7 @@ func (c *Cluster) findGPUs(f *finder) {
 	}
 }
 
-// drivers are those that a role may have.
+// drivers lists the valid drivers of a role.
 var drivers = []Driver{Exec, RawExec, Docker}
 
 func (c *Cluster) findRole(f *finder, r Named) {
@@ -227,7 +228,7 @@ func (c *Cluster) findRole(f *finder, r Named) {
 	}
 }
 
-// findDriver finds processes that a node could not start.
+// findDriver finds processes that a node cannot start.
 func (c *Cluster) findDriver(f *finder, r Named) {
 	key := func(name string) string { return "roles." + r.Name + "." + name }
 	if !slices.Contains(drivers, r.Driver) {
@@ -244,7 +245,7 @@ func (c *Cluster) findDriver(f *finder, r Named) {
 	}
 }
 
-// findMissing finds what the cluster cannot do without.
+// findMissing finds missing keys that the cluster requires.
 func (c *Cluster) findMissing(f *finder) {
 	r := c.Roles
 	if c.Store == "" && r.ObjectStore.Count == 0 {

@@ -1,6 +1,6 @@
-// Package spec owns the file of an operator that says what a cluster consists of
-// (cluster.yaml): its keys, their defaults and what is wrong with them. It knows no
-// scheduler and reaches nothing.
+// Package spec owns the file of an operator that describes a cluster
+// (cluster.yaml): its keys, their defaults and their validation. It knows no
+// scheduler and makes no connection.
 //
 // Invariant: a Cluster that Load returns without an error can be turned into jobs.
 package spec
@@ -18,48 +18,48 @@ import (
 	"temper/internal/role"
 )
 
-// Driver is how a node starts a process.
+// Driver is the method by which a node starts a process.
 type Driver string
 
 // The drivers of tasks.
 const (
 	// Exec starts a program in a private folder, as an ordinary user.
 	Exec Driver = "exec"
-	// RawExec starts a program as the agent's user, with nothing around it.
+	// RawExec starts a program as the agent's user, without isolation.
 	RawExec Driver = "raw_exec"
 	// Docker starts the image.
 	Docker Driver = "docker"
 )
 
-// Cluster is what one installation on Nomad consists of.
+// Cluster describes one installation on Nomad.
 type Cluster struct {
 	// Name begins the id of every job, service and variable.
 	Name string `yaml:"name"`
-	// Nomad says where jobs go.
+	// Nomad selects where jobs run.
 	Nomad Nomad `yaml:"nomad"`
-	// Programs are what nodes start.
+	// Programs describes the programs on the nodes.
 	Programs Programs `yaml:"programs"`
-	// Data is the folder on a node for what must outlive an allocation: databases and objects.
+	// Data is the folder on a node for data that outlives an allocation: databases and objects.
 	Data string `yaml:"data"`
 	// Store is the URL of the store; empty means the job objectstore.
 	Store string `yaml:"store"`
-	// StoreRole is the role that processes take at the store with an identity that Nomad signs, in place of
+	// StoreRole is the role that processes assume at the store with an identity that Nomad signs, in place of
 	// keys, such as arn:aws:iam::123456789012:role/temper. Servers from 1.7.
 	StoreRole string `yaml:"store_role"`
 	// StoreAudience is the audience of such an identity.
 	StoreAudience string `yaml:"store_audience"`
 	// Temporal is host:port of a Temporal server outside the cluster; empty means the job temporal.
 	Temporal string `yaml:"temporal_address"`
-	// Postgres keeps the data of the cluster's own Temporal, as postgres://user@host:port/database; empty is that
-	// of the job postgres, and without one a file below Data. The password is a secret of the job.
+	// Postgres is the database of the cluster's Temporal, as postgres://user@host:port/database; empty means
+	// the job postgres, or without that job a file below Data. The password is a secret of the job.
 	Postgres string `yaml:"postgres"`
-	// TLS opens ports to other machines: everything speaks TLS with the certificates of
-	// `temper cluster init` and asks for a token or a certificate. Without it, everything listens
+	// TLS opens ports to other machines: all servers speak TLS with the certificates of
+	// `temper cluster init` and require a token or a certificate. Without it, all servers listen
 	// on the loopback address of one machine.
 	TLS bool `yaml:"tls"`
-	// Ports are those that clients name; all others are chosen by Nomad.
+	// Ports holds the ports that clients name; Nomad chooses all others.
 	Ports Ports `yaml:"ports"`
-	// GPUs say what a trainer's node has.
+	// GPUs describes the GPUs of a trainer's node.
 	GPUs GPUs `yaml:"gpus"`
 	// Placement lets runs have dedicated workers.
 	Placement Placement `yaml:"placement"`
@@ -67,36 +67,37 @@ type Cluster struct {
 	Roles Roles `yaml:"roles"`
 }
 
-// Placement says how the service itself reaches Nomad, to start and stop the jobs of runs.
+// Placement describes how the service itself reaches Nomad to start and stop the jobs of
+// runs.
 type Placement struct {
-	// Nomad is the URL at which each node reaches its agent; empty for no dedicated workers of runs.
+	// Nomad is the URL at which each node reaches its agent; empty means that runs have no dedicated workers.
 	Nomad string `yaml:"nomad"`
-	// Token says that the agents ask for one: `temper cluster init` takes one for the
+	// Token states that the agents require a token: `temper cluster init` takes one for the
 	// control worker, and one for the workers of runs.
 	Token bool `yaml:"token"`
-	// Scale are the roles that grow and shrink by their load, between their count and max.
+	// Scale lists the roles that grow and shrink with their load, between their count and max.
 	Scale []string `yaml:"scale"`
-	// ScaleDownAfter is how long such a role must have more than its load asks for before one of its
-	// instances ends, and before each further one does.
+	// ScaleDownAfter is how long such a role must have more instances than its load needs before one of its
+	// instances ends, and again before each further one.
 	ScaleDownAfter time.Duration `yaml:"scale_down_after" was:"calm"`
 }
 
 // On reports whether runs may have dedicated workers.
 func (p Placement) On() bool { return p.Nomad != "" }
 
-// Nomad says where jobs go.
+// Nomad selects where jobs run.
 type Nomad struct {
 	Region      string   `yaml:"region"`
 	Namespace   string   `yaml:"namespace"`
 	Datacenters []string `yaml:"datacenters"`
 }
 
-// Programs are what nodes start.
+// Programs describes the programs on the nodes.
 type Programs struct {
-	// Folder has temper, temporald and s3d on every node, for exec and raw_exec.
+	// Folder holds temper, temporald and s3d on every node, for exec and raw_exec.
 	Folder string `yaml:"folder"`
-	// Postgres is the folder with initdb and postgres, for the job postgres; empty is where
-	// Debian has the newest.
+	// Postgres is the folder with initdb and postgres, for the job postgres; empty means the newest
+	// version in Debian's folder.
 	Postgres string `yaml:"postgres"`
 	// Image is the container image, for docker.
 	Image string `yaml:"image"`
@@ -115,17 +116,17 @@ type Ports struct {
 	Prometheus  int `yaml:"prometheus"`
 }
 
-// GPUs say what a trainer gets of its node.
+// GPUs describes the GPUs that a trainer gets on its node.
 type GPUs struct {
 	// Device is the kind that a device plugin of the nodes announces, such as amd/gpu or
 	// amd/gpu/MI300X; empty for trainers on CPUs.
 	Device string `yaml:"device"`
 	// Count is the number for each trainer.
 	Count int `yaml:"count"`
-	// Plugin says that the nodes have a device plugin. Without one, their meta says what
-	// they have (gpu_vendor, gpu_count) and one trainer has a node for itself.
+	// Plugin states that the nodes have a device plugin. Without one, their meta lists their GPUs
+	// (gpu_vendor, gpu_count), and each trainer has a node for itself.
 	Plugin bool `yaml:"plugin"`
-	// MinMemory is what each of them has at least; 0 asks for nothing.
+	// MinMemory is the required memory of each GPU; 0 requires none.
 	MinMemory config.Bytes `yaml:"min_memory"`
 }
 
@@ -137,9 +138,9 @@ type Roles struct {
 	Control     Role `yaml:"control"`
 	Gateway     Role `yaml:"gateway"`
 	Sandbox     Role `yaml:"sandbox"`
-	// Trainer is the shared pool, and the model of the trainers of single runs.
+	// Trainer is the shared pool, and the template for the trainers of single runs.
 	Trainer Role `yaml:"trainer"`
-	// Rollout are processes that sample; with none, trainers sample as well.
+	// Rollout is the job of processes that sample; with a count of 0, trainers also sample.
 	Rollout Role `yaml:"rollout"`
 	// UI is the dashboard.
 	UI      Role `yaml:"ui"`
@@ -157,20 +158,20 @@ type Role struct {
 	Driver Driver `yaml:"driver"`
 	// User is the user of the process, for exec; empty means the user of Nomad's agent.
 	User string `yaml:"user"`
-	// CPU is a part of the processors in MHz, Cores are whole reserved ones; one of the two.
+	// CPU is a share of the processors in MHz, Cores a number of reserved cores; set one of them.
 	CPU    int          `yaml:"cpu"`
 	Cores  int          `yaml:"cores"`
 	Memory config.Bytes `yaml:"memory"`
-	// Priority decides who is placed first, and who may be evicted: 1 to 100.
+	// Priority decides which job is placed first, and which may be evicted: 1 to 100.
 	Priority int `yaml:"priority"`
-	// Drain is how long an instance may continue after it is told to stop.
+	// Drain is how long an instance may continue after the stop signal.
 	Drain time.Duration `yaml:"drain"`
 	// Args are further flags of its command.
 	Args []string `yaml:"args"`
-	// Env are further variables of its environment. No secrets: all who may read the
-	// job see them.
+	// Env holds further environment variables. No secrets: every reader of the
+	// job sees them.
 	Env map[string]string `yaml:"env"`
-	// File is a job file in HCL or JSON of the operator's own that replaces ours. A
+	// File is the operator's job file in HCL or JSON, which replaces the generated job. A
 	// relative path counts from the folder of the cluster's file.
 	File string `yaml:"file"`
 }
@@ -198,8 +199,8 @@ func Default() Cluster {
 
 const defaultDrain = 10 * time.Second
 
-// Load reads the file of a cluster. The error is config.Problems when its content is at
-// fault, with everything that is wrong.
+// Load reads the file of a cluster. The error is config.Problems when its content is
+// invalid, and lists every problem.
 func Load(path string) (Cluster, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
@@ -231,7 +232,7 @@ func Parse(name string, data []byte) (Cluster, error) {
 	return c, err
 }
 
-// YAML is the cluster with all defaults filled in, in a form that Parse reads.
+// YAML returns the cluster with all defaults filled in, in a form that Parse reads.
 func (c Cluster) YAML() ([]byte, error) {
 	text, err := config.Encode(c)
 	if err != nil {
@@ -240,7 +241,7 @@ func (c Cluster) YAML() ([]byte, error) {
 	return text, nil
 }
 
-// fill sets what follows from other keys.
+// fill sets the defaults that depend on other keys.
 func (c *Cluster) fill() {
 	for _, r := range c.Named() {
 		if r.Cores > 0 {
@@ -256,7 +257,7 @@ type Named struct {
 	*Role
 }
 
-// Named returns the roles in the order in which they start. The settings are those of c itself.
+// Named returns the roles in the order in which they start. Their settings point into c.
 func (c *Cluster) Named() []Named {
 	settings := map[string]*Role{}
 	for key, v := range keys[Role](&c.Roles) {
@@ -279,7 +280,7 @@ func (c *Cluster) Of(name string) Role {
 	panic("role " + name + " has no settings")
 }
 
-// Port returns the number that the file gives a port by its key below ports; 0 for a port without a key.
+// Port returns the number of a port by its key below ports; 0 for a port without a key.
 func (c *Cluster) Port(key string) int {
 	if key == "" {
 		return 0

@@ -1,8 +1,7 @@
-// Package codejudge speaks the HTTP API of Code-Judge, so that clients written
-// for that service (rStar2-Agent's tools and rewards, verl's reward managers)
-// work unchanged against a node or a gateway. It owns that API's shapes, its
-// validation and the queue of its calls; the given sandbox.Executor runs the
-// programs. It does not compile C++ and does not serve
+// Package codejudge speaks the HTTP API of Code-Judge, so that clients written for that
+// service (rStar2-Agent's tools and rewards, verl's reward managers) work unchanged against a
+// node or a gateway. It owns that API's shapes, its validation and the queue of its calls;
+// the given sandbox.Executor runs the programs. It does not compile C++ and does not serve
 // the original's generated documentation pages.
 //
 // Endpoints: POST /run, /judge and their /batch and /long-batch; GET /status, /ping.
@@ -11,7 +10,7 @@
 //   - One bad item of a batch is answered with success=false, reason
 //     "invalid_input" and the error in stderr, and the others run; the original
 //     refuses the whole batch with 422. A broken envelope is still a 422.
-//   - Types "cpp" and "math" are answered "internal_error", which is what the
+//   - Types "cpp" and "math" are answered "internal_error", as the
 //     original answers for a type that it cannot run, with one line in stderr.
 //   - A call that the executor refuses for load waits in a queue, first come first
 //     served, until the original's time for a call (19 s; an hour for

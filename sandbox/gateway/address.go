@@ -31,7 +31,7 @@ func parseAddresses(texts []string) ([]string, error) {
 }
 
 // parseAddress returns the canonical form of a node's address: host:port, or
-// https://host:port. Errors do not repeat what could be a password.
+// https://host:port. Errors do not repeat a part that could be a password.
 func parseAddress(text string) (string, error) {
 	full := text
 	if !strings.Contains(text, "://") {

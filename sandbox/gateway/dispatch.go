@@ -313,7 +313,7 @@ func (d *dispatcher) abandon(c *call, err error) {
 	d.assign(time.Now())
 }
 
-// finish releases what c holds and starts the next call of its session.
+// finish releases the counts of c and starts the next call of its session.
 func (d *dispatcher) finish(c *call) {
 	d.bytes -= c.size
 	if c.session == nil {

@@ -21,7 +21,7 @@ import (
 type Service struct {
 	// Config configures the gateway. Serve sets its Dial and its Logger.
 	Config
-	// Server says where to listen and who may call.
+	// Server configures the listener and its callers.
 	Server server.Config
 	// NodeToken lists and unlists nodes, and is sent to the nodes: a caller of programs
 	// must not be able to join and see the programs of others. Without it no node may join,

@@ -16,7 +16,8 @@ import (
 const (
 	// smallAnswer is the size up to which an answer is encoded at once.
 	smallAnswer = 32 << 10
-	// textPart is the number of bytes of a text to encode at a time: a multiple of 3 for base64.
+	// textPart is the number of bytes of a text to encode at a time: a multiple of 3 for
+	// base64.
 	textPart = 24 << 10
 	// packedText is the length from which a text may come in base64.
 	packedText = 1 << 10

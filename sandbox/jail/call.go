@@ -167,7 +167,7 @@ func (z *zygote) send(c *call, uid uint32, limits sandbox.Limits, remote []int) 
 type files struct {
 	memory   int
 	recordAt int64
-	remote   []int // what the child gets; memory is among them
+	remote   []int // descriptors of the child, memory included
 	out, err *capture
 	draining bool
 	readers  sync.WaitGroup

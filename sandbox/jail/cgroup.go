@@ -46,7 +46,7 @@ type cgroupConfig struct {
 // call costs nothing. A cgroup has one directory for each hierarchy.
 type cgroup struct {
 	dirs    []string
-	memory  int64    // the limit in force
+	memory  int64    // the active limit, in bytes
 	lacking []string // controllers that this machine lacks
 	events  string   // file in which the kernel counts OOM kills
 	write   func(path, value string) error

@@ -52,7 +52,7 @@ const (
 )
 
 // A room is a mount and an IPC namespace with an empty /tmp. It is made in advance and
-// used by one call after the other. After a call, the next one gets the same room as it is
+// used by one call after the other. After a call, the next one gets the same room unchanged
 // only if the call never made a file in /tmp. The change time of the directory proves
 // that: it is still 0, and no program can reset it. Otherwise a helper process, which shares
 // only memory with the zygote, gives the room a new file system in the background.

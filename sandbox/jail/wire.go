@@ -153,7 +153,7 @@ func (j *Jail) rlimits() [][2]int64 {
 }
 
 // threads returns the thread limit of a program, 0 for none. If all calls share one user
-// id, the limit leaves the zygote enough to fork after a program has used all of its own.
+// id, the limit leaves the zygote enough to fork after a program has used its whole limit.
 func (j *Jail) threads() int {
 	switch j.mode {
 	case ModeRoot:

@@ -3,8 +3,7 @@
 // runs nor changes a call. Nodes and gateways use the same names for the same
 // things.
 //
-// Invariant: no code, input or output of a program reaches a series
-// or the log.
+// Invariant: no code, input or output of a program reaches a series or the log.
 package metrics
 
 import (

@@ -30,7 +30,7 @@ type Ready struct {
 
 // Config describes a node. Only Server.Listen has no default.
 type Config struct {
-	// Server says where to listen and who may call.
+	// Server configures the listener and its callers.
 	Server server.Config
 	// Build is the version of the program in the status and the log.
 	Build string

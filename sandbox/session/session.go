@@ -4,26 +4,25 @@
 // kernels; the isolation of a kernel belongs to package jail, the admission of calls to
 // package pool.
 //
-// A session is its history: the cells that were answered with ok or error and did not
-// end their kernel. A kernel is a cache of the history. It is dropped when it has been
-// idle, when another session needs its place, when its interpreter dies, and after
-// every cell that was stopped from outside (time, memory, output, a signal, a caller
-// that went away), since such a cell may stop anywhere. The next cell then gets a new
-// kernel, in which the history has been run again, output dropped, errors ignored. So
-// a cell that was stopped, or that ended the process itself (os._exit), leaves no
-// trace, and its Result says so (SessionEnded); what a cell did before it raised stays.
-// State that is not a function of the history may differ after a rebuild: clocks, os.urandom,
-// races of threads.
+// A session is its history: the cells that were answered with ok or error and did not end
+// their kernel. A kernel is a cache of the history. It is dropped when it has been idle, when
+// another session needs its place, when its interpreter dies, and after every cell that was
+// stopped from outside (time, memory, output, a signal, a caller that went away), since such
+// a cell may stop anywhere. The next cell then gets a new kernel, in which the history has
+// been run again, output dropped, errors ignored. So a cell that was stopped, or that ended
+// the process itself (os._exit), leaves no trace, and its Result reports that (SessionEnded);
+// the effects of a cell before it raised stay. State that is not a function of the history
+// may differ after a rebuild: clocks, os.urandom, races of threads.
 //
 // Between two cells a kernel is stopped: its threads and timers do not run.
 //
-// The first call of a session decides its fixture, its profile and its memory limit;
-// a later call with another fixture is refused. Time and output are limited for each
-// cell separately, also in a replay, where it may take twice its first time. A
-// cell that then exceeds its limit, although it did not before, loses the session: every
-// later call gets ErrSessionLost at once, without another replay. A rebuild gives each cell its first input. If a request
-// states History without HistoryStdin, cells that this session did not run get
-// empty input, and two cells that differ only in their input count as equal.
+// The first call of a session decides its fixture, its profile and its memory limit; a later
+// call with another fixture is refused. Time and output are limited for each cell separately,
+// also in a replay, where it may take twice its first time. A cell that then exceeds its
+// limit, although it did not before, loses the session: every later call gets ErrSessionLost
+// at once, without another replay. A rebuild gives each cell its first input. If a request
+// states History without HistoryStdin, cells that this session did not run get empty input,
+// and two cells that differ only in their input count as equal.
 //
 // Invariant: a kernel that is kept is in the state that its history gives.
 package session

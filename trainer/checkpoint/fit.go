@@ -16,9 +16,9 @@ import (
 // architecture.
 var ErrMismatch = fault.Newf(fault.Conflict, "checkpoint does not fit")
 
-// Fits fails for a checkpoint that another run, configuration or architecture
-// made. want is what the run's own checkpoint of the step would say of itself;
-// one that was adopted says it of the run that it comes from. Errors: ErrMismatch, with all that differs.
+// Fits fails for a checkpoint that another run, configuration or architecture made. want
+// describes the run's own checkpoint of the step; for an adopted checkpoint it describes the
+// run that it comes from. Errors: ErrMismatch, with all differences.
 func (d Description) Fits(want About, network model.Config) error {
 	var differs []string
 	differ := func(what string, have, want any) {

@@ -133,7 +133,7 @@ func (l *Lease) check(ctx context.Context) error {
 	case err == nil:
 		return fmt.Errorf("%s: epoch %d of %s, this is epoch %d of %s: %w", l.store.Locate(l.key), h.Epoch, h.Holder, l.epoch, l.holder, ErrFenced)
 	case errors.Is(err, blob.ErrNotExist), errors.Is(err, ErrCorrupt), errors.Is(err, ErrNewer):
-		return fmt.Errorf("lease of epoch %d is gone: %v: %w", l.epoch, err, ErrFenced) //nolint:errorlint // the run is opened anew
+		return fmt.Errorf("lease of epoch %d is gone: %v: %w", l.epoch, err, ErrFenced) //nolint:errorlint // the run is opened again
 	default:
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"temper/trainer/model"
 )
 
-// About says which run a checkpoint belongs to, and its place in the run. It is a function of
+// About names the run of a checkpoint and its place in the run. It is a function of
 // the run's configuration and the step.
 type About struct {
 	Run          string `json:"run"`
@@ -39,8 +39,8 @@ type manifest struct {
 	Counters Counters              `json:"counters"`
 	Model    model.Config          `json:"model"`
 	Shards   map[string][]blob.Ref `json:"shards"` // by kind: weights, first_moments, second_moments
-	// CRC64NVME of the shards, by their SHA-256. It is what a load checks: it finds
-	// damage as well and costs a tenth.
+	// CRC64NVME holds the checksums of the shards by their SHA-256. A load checks them: they
+	// find damage as reliably at a tenth of the cost.
 	CRC64NVME map[string]string `json:"crc64nvme,omitempty"`
 	Written   written           `json:"written"`
 }

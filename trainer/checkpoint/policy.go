@@ -46,7 +46,7 @@ type Policy struct {
 	Form Form
 }
 
-// Form says how to publish a policy. The zero value is one file of weights.
+// Form is the way to publish a policy. The zero value is one file of weights.
 type Form struct {
 	// ShardFrom is the size in bytes from which weights become shards by content, which
 	// policies and checkpoints share; 0 is never.
@@ -319,7 +319,7 @@ func readFiles(ctx context.Context, store blob.Store, m policyManifest) (map[str
 	return files, nil
 }
 
-// putManifest stores v under key unless another object is there.
+// putManifest stores v under key unless the key holds another object.
 func putManifest(ctx context.Context, store blob.Store, key string, v any) (blob.Ref, error) {
 	ref, err := blob.PutJSON(ctx, store, key, v, blob.IfAbsent)
 	if !errors.Is(err, blob.ErrExists) {

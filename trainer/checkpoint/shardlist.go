@@ -16,7 +16,7 @@ import (
 	"temper/trainer/weights/tensor"
 )
 
-// The weights of a large policy are shards by content, cut like those of a checkpoint, so
+// The weights of a large policy are shards by content, cut like a checkpoint, so
 // that shards that did not change, or that a checkpoint has stored, are not stored again. The
 // same rules collect them: shards.json lies beside policy.json, where a listing of the run
 // finds it.

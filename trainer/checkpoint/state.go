@@ -70,7 +70,7 @@ func Save(ctx context.Context, store blob.Store, prefix string, step int, state 
 }
 
 // SaveWith is Save with options. It hashes and stores shards in parallel, from the state's
-// own memory. Errors: those of Save, ErrFenced.
+// own memory. Errors: the errors of Save, ErrFenced.
 func SaveWith(ctx context.Context, store blob.Store, prefix string, step int, state State, o SaveOptions) (blob.Ref, error) {
 	s := saver{store: store, prefix: prefix, o: o}
 	ref, err := s.save(ctx, step, state)

@@ -29,8 +29,8 @@ type Verified struct {
 type Damage struct {
 	Key     string `json:"key"`
 	Problem string `json:"problem"`
-	// Checkpoints are the manifests that name the object, including those of policies; for a
-	// damaged manifest its own key.
+	// Checkpoints lists the manifests that name the object, including manifests of policies;
+	// for a damaged manifest it holds the key of the manifest.
 	Checkpoints []string `json:"checkpoints"`
 }
 

@@ -16,7 +16,7 @@ var describing sync.Mutex //nolint:gochecknoglobals // devices are of the proces
 // process's results on the device of a backend. If two lines are equal, the same computation
 // has the same bits. It is empty for the Go backend, whose kernels trainer/cpu/kernels
 // describes. Bits opens and closes a device that this process has not opened.
-// Errors: those of Open, and ErrPlugin for a device that cannot be described.
+// Errors: the errors of Open, and ErrPlugin for a device that cannot be described.
 func Bits(name string) (string, error) {
 	if Threads(name) {
 		return "", nil
@@ -57,7 +57,7 @@ func bitsOfXLA(name, library string) (string, error) {
 	return line, err
 }
 
-// decidingOptions returns the options of a backend, sorted, without those of memory.
+// decidingOptions returns the options of a backend, sorted, without the options for memory.
 func decidingOptions(options string) string {
 	all := slices.DeleteFunc(strings.Split(options, ","), func(o string) bool {
 		name, _, _ := strings.Cut(o, "=")

@@ -9,7 +9,7 @@ import (
 	"temper/trainer/xla/graphcache"
 )
 
-// Alias says that a result of a graph may reuse the memory of an input. Both are indices in
+// Alias lets a result of a graph reuse the memory of an input. Both are indices in
 // the order of the compiled program.
 type Alias struct{ Input, Output int }
 

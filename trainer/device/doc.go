@@ -14,5 +14,5 @@
 // ever downloaded.
 //
 // Invariant: Open either returns a backend with at least one device or an error
-// of one line that says what is missing and where it was looked for.
+// of one line that names the missing part and the places of the search.
 package device

@@ -55,8 +55,8 @@ func Open(name string) (compute.Backend, error) {
 	return backend, nil
 }
 
-// Check returns the errors of Open that are known without starting the backend: those of the
-// name, the build and a missing library.
+// Check returns the errors of Open that are known without starting the backend: a wrong
+// name, a build without the backend and a missing library.
 func Check(name string) error {
 	if name == "" {
 		name = DefaultName

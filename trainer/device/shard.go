@@ -86,7 +86,7 @@ func (m Mesh) Device() (*distributed.DeviceMesh, error) {
 	return distributed.NewDeviceMesh([]int{m.Data, m.Model}, []string{AxisData, AxisModel})
 }
 
-// Sharding says how one tensor is divided over a mesh.
+// Sharding is the division of one tensor over a mesh.
 type Sharding struct {
 	Name string
 	// Axes names the mesh axis of each tensor axis; "" keeps it whole.

@@ -29,7 +29,7 @@ type device struct {
 	width   int      // of the tables
 	gather  bool     // attention cannot read tables
 	caches  []*tensors.Tensor
-	// native makes the passes without a graph where it has the bits of the graph; else nil.
+	// native makes the passes without a graph if its results have the same bits; else nil.
 	native *native
 	// ahead makes several tokens of each request in one call, without a graph here; nil when
 	// a pass makes one token.

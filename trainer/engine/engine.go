@@ -39,7 +39,7 @@ type Config struct {
 	Ahead int
 	// Slots bounds the requests that run at the same time, 64 when 0. Other requests wait.
 	Slots int
-	// Capacity is the number of tokens in the caches, including those of idle sessions. 0 is
+	// Capacity is the number of tokens in the caches, including tokens of idle sessions. 0 is
 	// enough for Slots contexts of MaxContext.
 	Capacity int
 	// Shards divides slots and capacity among independent devices of the CPU backend, each
@@ -241,7 +241,7 @@ func (e *Engine) Generate(ctx context.Context, req inference.Request) (inference
 	case <-e.closed:
 		return inference.Generation{}, errClosed
 	}
-	select { // the shard answers with what it has before its next pass
+	select { // the shard answers with its tokens before its next pass
 	case a := <-j.done:
 		return a.gen, a.err
 	case <-e.closed:

@@ -44,11 +44,11 @@ func reduced(cfg Config) (small Config, full bool) {
 	return cfg, false
 }
 
-// shapesOf returns the step shapes whose results are bit-identical to those of the largest
-// shape, in any row of a step and beside any other sequence. A backend may choose a kernel by
-// size, so every start tests that on the device: a sequence runs alone through the largest
-// shape, and then among others through each shape. For a large network a second device has
-// the first layers.
+// shapesOf returns the step shapes whose results are bit-identical to the results of the
+// largest shape, in any row of a step and beside any other sequence. A backend may choose a
+// kernel by size, so every start tests that on the device: a sequence runs alone through the
+// largest shape, and then among others through each shape. For a large network the probe
+// runs only the first layers, on a second device.
 func shapesOf(cfg Config, d *device) ([]shape, error) {
 	if small, full := reduced(cfg); !full {
 		var err error
@@ -139,8 +139,8 @@ func probeWeights(cfg model.Config) *swap {
 	return &swap{weights: tensor.StoredByName(weights)}
 }
 
-// probe runs a fixed sequence through steps of one shape, and returns the bits of what was
-// sampled for each token. With a crowd, the other tokens of a step belong to other sequences,
+// probe runs a fixed sequence through steps of one shape, and returns the bits of the
+// samples for each token. With a crowd, the other tokens of a step belong to other sequences,
 // and the blocks of this sequence are neither first nor in order.
 func probe(d *device, s shape, crowd bool) ([]uint64, error) {
 	d.reset()

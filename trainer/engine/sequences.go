@@ -161,8 +161,8 @@ func (s *sequences) share(q *sequence) {
 	}
 }
 
-// reserve makes n blocks available, if necessary by taking those of the sessions that have
-// been idle longest. q keeps its blocks.
+// reserve makes n blocks available, if necessary by taking the blocks of the sessions that
+// have been idle longest. q keeps its blocks.
 func (s *sequences) reserve(q *sequence, n int) bool {
 	for s.pool.available() < n {
 		oldest := s.oldestIdle(q)

@@ -31,7 +31,7 @@ type step struct {
 	queries, lengths                          []int32 // parts of attention
 	uniform, scale, greedy                    []float32
 
-	feeds []feed // those of fill
+	feeds []feed // the feeds that fill returns
 
 	sampled  []int32   // [n], out
 	logprobs []float32 // [n], out

@@ -14,7 +14,7 @@ type candidate struct {
 	p  float64
 }
 
-// truncated is what a inference.Sampler leaves of a distribution.
+// truncated is the part of a distribution that an inference.Sampler keeps.
 type truncated struct {
 	left  []candidate // by id
 	total float64     // of their probabilities

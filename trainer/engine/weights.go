@@ -10,7 +10,7 @@ import (
 	"temper/trainer/weights/tensor"
 )
 
-// Source has the weights of a policy in place, for example in a model directory.
+// Source holds the weights of a policy, for example in a model directory.
 type Source interface {
 	// Stored returns a weight. Its values do not change before Close.
 	Stored(name string) (tensor.Stored, error)

@@ -36,7 +36,7 @@ func driverNames(ctx context.Context, plugin string) string {
 func AskDriver(ctx context.Context, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, name, args...).Output() //nolint:gosec // names of ours
+	out, err := exec.CommandContext(ctx, name, args...).Output() //nolint:gosec // fixed names
 	if err != nil {
 		return ""
 	}

@@ -13,8 +13,8 @@ import (
 // norms, rotations and the gates of SwiGLU are float32 in any case.
 func (c Config) inLoops() bool { return c.Device.Fused && c.Length >= graphs.LongCompiledRow }
 
-// loopActivations lists what a graph with attention in loops keeps for the backward pass, and
-// what the backward pass of one layer needs in addition.
+// loopActivations lists the values that a graph with attention in loops keeps for the
+// backward pass, and the further values that the backward pass of one layer needs.
 func (c Config) loopActivations() []Item {
 	cfg, w, m := c.Model, c.width(), int64(c.Mesh.Model)
 	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)

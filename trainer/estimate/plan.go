@@ -50,7 +50,7 @@ const (
 	Pass   Stage = "pass"   // forward and backward
 	Layer  Stage = "layer"  // of a pass: backward through a layer
 	Logits Stage = "logits" // of a pass: backward through the head and the loss
-	Update Stage = "update" // the optimizer; on a GPU with what backward through the last layer needs
+	Update Stage = "update" // the optimizer; on a GPU with the values for backward through the last layer
 )
 
 // Item is bytes on one device.
@@ -222,8 +222,8 @@ func (c Config) fusedState(p parameters) []Item {
 	return items
 }
 
-// fusedActivations lists what a fused graph keeps for the backward pass, and what the
-// backward pass of one layer needs in addition.
+// fusedActivations lists the values that a fused graph keeps for the backward pass, and the
+// further values that the backward pass of one layer needs.
 func (c Config) fusedActivations() []Item {
 	cfg, w, m := c.Model, c.width(), int64(c.Mesh.Model)
 	n := int64(c.Rows) * int64(c.Length)
@@ -263,8 +263,8 @@ func (c Config) fusedActivations() []Item {
 	return slices.Concat(c.savedItems(saved, Item{"activations", "inputs of layers", "w L N D", Pass, w * l * n * d}), []Item{scores}, scratch)
 }
 
-// savedItems turns what one layer saves into items: for all layers, or, with Remat, the
-// inputs of all layers and the rest for one layer at a time.
+// savedItems turns the saved values of one layer into items: for all layers, or, with Remat,
+// the inputs of all layers and the rest for one layer at a time.
 func (c Config) savedItems(saved []Item, inputs Item) []Item {
 	items := []Item{}
 	for _, s := range saved {

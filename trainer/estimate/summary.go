@@ -151,7 +151,7 @@ func advise(r Request) []string {
 	return out
 }
 
-// Text prints the summary for people. Sizes are in GB of 10^9 bytes.
+// Text returns the summary as text. Sizes are in GB of 10^9 bytes.
 func (s Summary) Text(w io.Writer) {
 	fmt.Fprintf(w, "%.3g billion parameters on %d x %s: %s; %s\n", float64(s.Parameters)/1e9, s.NumDevices, s.Device.Name, s.Mesh, s.how)
 	fmt.Fprintf(w, "%-12s %-50s %-24s %-7s %9s\n", "group", "what", "bytes", "when", "GB")

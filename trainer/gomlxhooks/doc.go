@@ -6,8 +6,9 @@
 // a hook when an upgrade changes one. The versions tried are github.com/gomlx/compute
 // v0.1.14, github.com/gomlx/gomlx v0.28.16 and github.com/gomlx/go-xla v0.4.13.
 //
-// The package owns no kernels and no policy: its callers decide what to install and when.
+// The package owns no kernels and no policy: its callers decide which hooks to install and
+// when.
 //
-// Invariant: a hook that does not find what it expects returns an error or false. It never
+// Invariant: a hook returns an error or false if GoMLX differs from its expectation. It never
 // reads or writes memory of another type.
 package gomlxhooks

@@ -18,7 +18,7 @@ const protocol = 1
 // kind is the kind of a message.
 type kind string
 
-// The kinds, with who sends them.
+// The kinds, with their senders.
 const (
 	kindHello   kind = "hello"   // host: its identity
 	kindWelcome kind = "welcome" // hub: its rank
@@ -57,9 +57,9 @@ type hello struct {
 	Identity
 }
 
-// Identity describes a process: what decides its bits, and its capacity.
+// Identity describes a process: the properties that decide its bits, and its capacity.
 type Identity struct {
-	// Name is for people.
+	// Name is only for display.
 	Name string `json:"name"`
 	// Build and Backend must equal the hub's.
 	Build   string `json:"build"`
@@ -121,5 +121,5 @@ func (h hello) refuse(hub Identity) string {
 	return ""
 }
 
-// maxLanes bounds what a host claims to do at a time.
+// maxLanes bounds the number of concurrent passes that a host may claim.
 const maxLanes = 1024

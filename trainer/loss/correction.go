@@ -14,7 +14,7 @@ const maxK3 = 10
 // differ by rounding, kernels and precision.
 //
 //	w_t = pi_train(y_t) / pi_rollout(y_t)                  level token
-//	w_t = prod of these over the sequence of t             level sequence
+//	w_t = prod of token ratios over the sequence of t      level sequence
 //	weight = min(w, cap)                                   truncated importance sampling
 //	inside = mask_low <= w <= mask_high                    masked importance sampling
 //

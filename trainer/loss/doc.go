@@ -5,7 +5,7 @@
 //
 // Invariant: every loss is a sum over tokens, divided by a denominator of the whole minibatch
 // that the caller gives. A sum over a sequence takes the tokens with the sequence's number. So
-// the losses and gradients of microbatches add up to those of the minibatch, however it is
+// the losses and gradients of microbatches add up to the minibatch's, however it is
 // split, packed or ordered, if each sequence is in one microbatch.
 //
 // Axes: N tokens (any shape, the same for all arguments of a call), V

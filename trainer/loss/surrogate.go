@@ -51,8 +51,8 @@ func (p *policy) clipped(ratio *Node) *Node {
 //	s_i  = (pi(y_i) / pi_old(y_i)) ^ (1/n_i)     (GSPO, arXiv 2507.18071, equation 7)
 //	s_it = sg(s_i) pi_it / sg(pi_it)             (equation 14)
 //
-// In a mean over sequences with one advantage per sequence, value and gradient equal
-// those of equation 5 (section 4.3 there).
+// In a mean over sequences with one advantage per sequence, value and gradient equal the ones
+// of equation 5 (section 4.3 there).
 func (p *policy) sequenceRatio(delta *Node) *Node {
 	mean := Div(p.sequenceSums(delta), p.lengths()) // [N]
 	own := Where(p.in.Mask, Sub(p.in.Logprobs, StopGradient(p.in.Logprobs)), ZerosLike(delta))

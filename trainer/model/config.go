@@ -76,7 +76,7 @@ func OfRun(m config.Model, vocabSize int) Config {
 }
 
 // Validate reports every field that no network can be built from, and every switch that the
-// passes do not compute or the family's files cannot say.
+// passes do not compute or the family's files cannot express.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Family is one architecture of transformers: its names in files, what its networks have in
-// common, and the values of fields that a config.json leaves out.
+// Family is one architecture of transformers: its names in files, the common properties of
+// its networks, and the values of fields that a config.json leaves out.
 type Family struct {
 	// ModelType and Class are model_type and the entry of architectures in config.json.
 	ModelType, Class string
 	// GGUF is the architecture in llama.cpp's files; empty where this program does not
 	// write them.
 	GGUF string
-	// GGUFInterleaved says that llama.cpp pairs neighbouring dimensions of queries and keys,
+	// GGUFInterleaved means that llama.cpp pairs neighbouring dimensions of queries and keys,
 	// so that the rows of their projections change places in its files.
 	GGUFInterleaved bool
 
@@ -32,7 +32,7 @@ type Family struct {
 	tied      bool
 }
 
-// rule says whether networks of a family have something.
+// rule states whether networks of a family have a property.
 type rule int
 
 const (
@@ -41,7 +41,7 @@ const (
 	asConfigured
 )
 
-// windowRule says which layers of a family have a sliding window.
+// windowRule selects the layers of a family with a sliding window.
 type windowRule int
 
 const (
@@ -50,8 +50,8 @@ const (
 	windowOfLast            // use_sliding_window: the layers from max_window_layers on
 )
 
-// families lists what this package reads and writes. The first one is the family of a Config
-// that names none. Defaults are the ones of transformers 5.
+// families lists the families that this package reads and writes. The first one is the family
+// of a Config that names none. Defaults are the ones of transformers 5.
 func families() []Family {
 	scaled := []string{RopeLinear, RopeDynamic, RopeLlama3, RopeYarn}
 	return []Family{
@@ -102,7 +102,7 @@ func (f Family) configName() string {
 	return f.ModelType
 }
 
-// check reports switches that the family's files cannot say.
+// check reports switches that the family's files cannot express.
 func (f Family) check(c Config) (errs []error) {
 	bad := func(what string) { errs = append(errs, fmt.Errorf("a network of family %s %s", f.ModelType, what)) }
 	if c.FamilyName == families()[0].ModelType {

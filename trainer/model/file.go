@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// FileConfig is what a Hugging Face config.json says.
+// FileConfig is the content of a Hugging Face config.json.
 type FileConfig struct {
 	Config
 	// DType is how the file names the type of the weights, "" when it does not.
@@ -75,7 +75,7 @@ func (p *configParser) note(format string, args ...any) {
 	p.out.Notes = append(p.out.Notes, fmt.Sprintf(format, args...))
 }
 
-// get decodes a field into v and reports whether it is there and not null.
+// get decodes a field into v and reports whether it exists and is not null.
 func (p *configParser) get(key string, v any) bool {
 	p.used[key] = true
 	raw, ok := p.fields[key]
@@ -298,7 +298,7 @@ type ropeFile struct {
 	Truncate *bool    `json:"truncate"`
 }
 
-// scaling takes what a rope object says besides rope_theta.
+// scaling reads the fields of a rope object besides rope_theta.
 func (p *configParser) scaling(key string, rope ropeFile) {
 	r := rope.Rope
 	if r.Kind == "" {
@@ -320,7 +320,7 @@ func (p *configParser) scaling(key string, rope ropeFile) {
 	p.out.Rope = r
 }
 
-// leftovers refuses the fields that nothing has asked for, and notes those that are off.
+// leftovers reports unread fields as errors, or as notes if they are off.
 func (p *configParser) leftovers() {
 	for _, key := range neutral() {
 		p.used[key] = true
@@ -345,7 +345,7 @@ func shorten(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// kindOf names what a field of the type of v holds.
+// kindOf names the kind of value that a field of v's type holds.
 func kindOf(v any) string {
 	switch v.(type) {
 	case *int:

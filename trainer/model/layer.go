@@ -19,7 +19,7 @@ type Layer struct {
 	// none.
 	QNorm, KNorm   string
 	Gate, Up, Down Linear
-	// Rotates says whether queries and keys turn with their positions.
+	// Rotates states whether queries and keys turn with their positions.
 	Rotates bool
 }
 
@@ -70,9 +70,9 @@ func (c Config) Layers() []Layer {
 	return out
 }
 
-// Ops are what a pass computes on values T of N tokens. The four passes (the graph of
+// Ops are the operations of a pass on values T of N tokens. The four passes (the graph of
 // training, the graph that decodes, the CPU's own decoding and the loop on a device) differ
-// in their values, attention and order of sums. What a layer consists of is the same: see
+// in their values, attention and order of sums. The structure of a layer is the same: see
 // QKV and FeedForward.
 type Ops[T any] interface {
 	// Norm is x / rms(x) * weight for x [N, D].
@@ -108,7 +108,8 @@ func QKV[T any](o Ops[T], l *Layer, x T) (q, k, v T) {
 	return turn(l.QNorm, q), turn(l.KNorm, k), v
 }
 
-// FeedForward is what the second half of a layer adds to the residual stream x [N, D].
+// FeedForward returns the sum that the second half of a layer adds to the residual stream x
+// [N, D].
 func FeedForward[T any](o Ops[T], l *Layer, x T) T {
 	gate, up := o.GateUp(l, o.Norm(l.MLPNorm, x))
 	return o.Linear(l.Down, o.Gated(gate, up))

@@ -61,7 +61,7 @@ func (l LoRA) check() error {
 	return errors.Join(errs...)
 }
 
-// Scale is what the product of the adapters is multiplied by.
+// Scale is the factor of the product of the adapters.
 func (l LoRA) Scale() float64 { return l.Alpha / float64(l.Rank) }
 
 // Base is the network without adapters, as policies are published.

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Rope says how the frequencies of rotations are scaled for contexts beyond those that a
+// Rope is the scaling of the frequencies of rotations for contexts beyond the length that a
 // network was first trained with, under the names of transformers' rope_parameters. The
 // zero value leaves the frequencies of rope_theta as they are.
 type Rope struct {

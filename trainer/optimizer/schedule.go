@@ -15,7 +15,7 @@ type Position struct {
 	Total int
 }
 
-// Update says how the batch of a step is divided into updates.
+// Update is the division of a step's batch into updates.
 type Update struct {
 	Optimizer config.Optimizer
 	Position  Position

@@ -109,7 +109,8 @@ func trainable(m model.Config, freeze []string) ([]model.TensorSpec, config.Prob
 	return out, problems
 }
 
-// kinds names the tensors with those of all layers as one: model.layers.0-27.mlp.up_proj.weight.
+// kinds names the tensors, with one name for equal tensors of all layers:
+// model.layers.0-27.mlp.up_proj.weight.
 func kinds(specs []model.TensorSpec) []string {
 	layer := regexp.MustCompile(`^model\.layers\.(\d+)\.`)
 	last := 0

@@ -262,7 +262,7 @@ func (c *chooser) improve(set []Shape) []Shape {
 // cost returns the cost of all passes, in tokens.
 func (c *chooser) cost(set []Shape) float64 { return c.count(set).cost }
 
-// count counts the tokens of all passes, and those of sequences.
+// count counts the tokens of all passes, and the tokens of sequences.
 func (c *chooser) count(set []Shape) (o option) {
 	p := c.plan
 	p.Buckets = set

@@ -26,7 +26,7 @@ func (mb Microbatch) Alone(r *Row) Microbatch {
 	return mb
 }
 
-// Plan says how a minibatch is cut into device passes.
+// Plan is the division of a minibatch into device passes.
 type Plan struct {
 	// Tokens bounds the padded tokens of a pass. A longer row makes a pass alone.
 	Tokens int

@@ -9,7 +9,7 @@ import (
 	"temper/internal/config"
 )
 
-// Work is the expected work of a run by its configuration. The zero value says nothing.
+// Work is the expected work of a run by its configuration. The zero value is unknown work.
 type Work struct {
 	MaxTokens, MeanTokens int
 	// Dialogues of a supervised update, 0 for none, and Sequences of a policy update.
@@ -64,7 +64,7 @@ const horizon = 100
 type Shapes struct {
 	Supervised []Shape `json:"supervised,omitempty"`
 	Policy     []Shape `json:"policy"`
-	// Graphs is the number of different programs: those of shapes, and Fixed ones.
+	// Graphs is the number of different programs: programs for shapes, and Fixed ones.
 	Graphs int `json:"graphs"`
 	Fixed  int `json:"without_shape"`
 	// Padding is the expected share of padding in the tokens of passes.
@@ -121,8 +121,8 @@ func (w Work) fixed() int {
 }
 
 // assumed returns the time of compiling a program, and a device's operations a second. Both
-// are rough, and those of GPUs were never measured: trainer.graphs.compile_time replaces the
-// first.
+// are rough, and the values for GPUs were never measured: trainer.graphs.compile_time
+// replaces the first.
 func (m Machine) assumed() (compile time.Duration, flops float64) {
 	if strings.Contains(m.Backend, "cpu") {
 		return time.Duration(m.Layers) * 400 * time.Millisecond, 20e9

@@ -37,7 +37,7 @@ type Outline struct {
 
 // CompileUpdate compiles an update and returns the compiler's report on the memory of one
 // device. It makes no weights: the network may be larger than this machine. Only XLA reports.
-// The CPU plugin, unless this process has opened it before, is told to order a program of
+// The CPU plugin, unless this process has opened it before, is configured to order a program of
 // short rows by memory, as plugins of GPUs do. The graph of long rows states their order, and
 // needs more memory in that order than in the plugin's.
 func CompileUpdate(u Outline) (device.CompiledMemory, error) {

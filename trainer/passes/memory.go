@@ -18,7 +18,7 @@ var ErrTooLarge = fault.Newf(fault.TooLarge, "step does not fit the memory")
 // several passes are added before the update.
 type StepBytes func(rows, length, passes int, accumulate bool) (int64, error)
 
-// Memory bounds what passes may use. Without a limit, or without an estimate,
+// Memory bounds the device memory of passes. Without a limit, or without an estimate,
 // every pass fits.
 type Memory struct {
 	Limit int64 // bytes of device memory

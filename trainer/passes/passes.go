@@ -1,7 +1,7 @@
 // Package passes owns the device: it builds and compiles the graphs of training and calls
 // them, one after another, concurrently, or over the devices of a mesh. A pass is one call.
-// Only a program changes the weights. The package decides neither which passes a step makes
-// nor what their results mean.
+// Only a program changes the weights. The package decides neither the passes of a step
+// nor the meaning of their results.
 //
 // Invariant: the results of a pass depend on its program, its inputs and the state, not on
 // concurrent or earlier passes.

@@ -21,7 +21,7 @@ const (
 // String is the short name, as in reports.
 func (o Objective) String() string { return [...]string{"sft", "grpo"}[o] }
 
-// Kind is what a program does.
+// Kind is the kind of a program.
 type Kind int
 
 // The kinds. Up to Update they work on a microbatch.
@@ -32,7 +32,7 @@ const (
 	Update                // measures and norm; the gradients go through the optimizer in the same graph
 	Add                   // the sum of two sets of gradients
 	Apply                 // the optimizer on given gradients
-	Copy                  // copies of what an update changes
+	Copy                  // copies of the values that an update changes
 )
 
 // String is the short name, as in errors.

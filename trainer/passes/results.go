@@ -11,8 +11,8 @@ import (
 	"temper/trainer/packing"
 )
 
-// CheckResults refuses results of another form than that of a pass over a shape. A sum would
-// accept a single number for a whole gradient.
+// CheckResults returns an error for results without the form of a pass over a shape. A sum
+// would accept a single number for a whole gradient.
 func (s RemoteSetup) CheckResults(p Program, shape packing.Shape, out []*tensors.Tensor) error {
 	want, err := s.resultsOf(p, shape)
 	if err != nil {

@@ -263,8 +263,8 @@ func (s *sharding) dealInputs(p Program, args []any, trained []model.TensorSpec)
 	return perDevice, specs, nil
 }
 
-// execute calls a program on all devices. The inputs of the first device come first, then
-// those of the second, and so on.
+// execute calls a program on all devices. The inputs of the first device come first, then the
+// inputs of the second, and so on.
 func (s *sharding) execute(program Program, exec *ml.Exec, inputs []any, outputs []output) ([]device.Value, error) {
 	var out []device.Value
 	err := guard(program.String(), func() error {

@@ -11,7 +11,7 @@ import (
 	"temper/trainer/cpu/kernels"
 )
 
-// arithmetic is what a pass computes in vectors. Each variant of the backend's kernels adds
+// arithmetic holds the vector operations of a pass. Each variant of the backend's kernels adds
 // in another order, and so has another arithmetic.
 type arithmetic struct {
 	// tile is the function for the next of some rows of a product, with how many it takes.
@@ -33,14 +33,14 @@ type arithmetic struct {
 	// mix adds up the values of all heads, weighted: out [heads, E].
 	mix func(c *Cache, layer int, blocks []int32, heads []head, n int, out []float32)
 
-	// soften replaces scores by what they are below the highest after the product with
-	// scale, and puts the exponentials of that into weights.
+	// soften replaces scores by their distance below the highest after the product with
+	// scale, and puts the exponentials of these into weights.
 	soften func(scores, weights []float32, scale float32)
 	// countUpTo is the number of elements that do not exceed a limit.
 	countUpTo func(x []float32, limit float32) int32
 }
 
-// arithmeticOf is the arithmetic of a choice of kernels, and why there is none.
+// arithmeticOf returns the arithmetic of a choice of kernels, or why there is none.
 func arithmeticOf(c kernels.Choice) (*arithmetic, error) {
 	k := kernels.Describe(c)
 	switch {

@@ -87,8 +87,8 @@ func (c *Cache) mix256(layer int, blocks []int32, heads []head, n int, out []flo
 	}
 }
 
-// mix256x32 adds 32 dimensions of the values of some tokens, weighted, to what two heads
-// have: a weight for each token, and values that are stride bytes apart.
+// mix256x32 adds 32 dimensions of the weighted values of some tokens to the sums of two
+// heads: a weight for each token, and values that are stride bytes apart.
 //
 //go:noescape
 func mix256x32(weightsA, weightsB, valuesA, valuesB, outA, outB unsafe.Pointer, stride, tokens int)

@@ -19,7 +19,7 @@ type Network struct{}
 // Pass is empty in this binary.
 type Pass struct{}
 
-// Check says why a network cannot be decoded here with a choice of kernels.
+// Check returns why a network cannot be decoded here with a choice of kernels.
 func Check(model.Config, kernels.Choice) error { return errNone }
 
 // NewNetwork returns an error.

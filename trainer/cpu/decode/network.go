@@ -32,7 +32,7 @@ type product struct {
 	bias []float32
 }
 
-// Check says why a network cannot be decoded here with a choice of kernels.
+// Check returns why a network cannot be decoded here with a choice of kernels.
 func Check(cfg model.Config, c kernels.Choice) error {
 	_, err := arithmeticOf(c)
 	errs := []error{err}
@@ -112,6 +112,6 @@ func (n *Network) read(lookup tensor.Lookup) {
 	}
 }
 
-// InPlace reports whether the network reads the weights where they lie. They must then stay
-// as they are while a pass uses it.
+// InPlace reports whether the network reads the weights from the caller's memory. They must
+// then stay as they are while a pass uses it.
 func (n *Network) InPlace() bool { return n.place }

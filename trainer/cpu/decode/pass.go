@@ -33,7 +33,7 @@ type rows struct {
 // of is the row of token r.
 func (x rows) of(r int) []float32 { return x.data[r*x.stride:][:x.width] }
 
-// scratch holds what a pass computes, for as many rows as it had at most.
+// scratch holds the intermediate values of a pass, for the largest number of rows so far.
 type scratch struct {
 	capacity                   int // tokens
 	x, h, qkv, a, out, gu, act []float32
@@ -54,7 +54,7 @@ func NewPass(cfg model.Config, blocks, length int) *Pass {
 	return p
 }
 
-// Use replaces the network. What the cache holds was made with the old one.
+// Use replaces the network. The cache keeps the keys and values of the old one.
 func (p *Pass) Use(n *Network) { p.net = n }
 
 // Copy copies keys and values of the first n tokens of a block to another one.
@@ -75,7 +75,7 @@ func (p *Pass) grow(n int) {
 	p.tile = make([]float32, p.net.panel*wideTile)
 }
 
-// Run computes the tokens and answers those that ask for it.
+// Run computes the tokens and answers the tokens that ask for it.
 func (p *Pass) Run(tokens []Token) error {
 	if p.net == nil {
 		return fmt.Errorf("decode %d tokens: no network is in use", len(tokens))

@@ -33,5 +33,5 @@ func (m *matrix) multiply(out, x []float32, rows, panel int, scratch []float32) 
 const spareRows = 1
 
 // tileFunc multiplies some rows of x with a panel of a tile of weights [depth, columns]: it
-// stores the sums, or adds them to what is there where add is not zero. Strides are in bytes.
+// stores the sums, or adds them to out if add is not zero. Strides are in bytes.
 type tileFunc = func(x, w, out unsafe.Pointer, xStride, outStride, depth, add int)

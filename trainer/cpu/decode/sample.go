@@ -11,7 +11,7 @@ import (
 // farBelow is the score of a column beyond the vocabulary.
 const farBelow = -1e30
 
-// answer samples what follows the tokens that ask for it.
+// answer samples the next token after each token that asks for it.
 func (p *Pass) answer(tokens []Token) {
 	d, n := p.cfg.HiddenSize, 0
 	for i := range tokens {

@@ -4,15 +4,15 @@ package decode
 // vector.
 const BlockTokens = 16
 
-// Layout says how a network holds its weights.
+// Layout is the form in which a network holds its weights.
 type Layout int
 
 // The layouts.
 const (
 	// Packed is a copy in tiles, which products read from the first to the last.
 	Packed Layout = iota
-	// InPlace leaves the weights where they lie. Each pass makes the tiles anew, one at a
-	// time, from float32 or bfloat16.
+	// InPlace uses the weights in the caller's memory. Each pass makes the tiles again, one
+	// at a time, from float32 or bfloat16.
 	InPlace
 )
 

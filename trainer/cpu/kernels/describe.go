@@ -121,7 +121,7 @@ func softmaxOf(c Choice) int {
 	return vectorLanes()
 }
 
-// Line describes the kernels for people.
+// Line describes the kernels as one line of text.
 func (k Kernels) Line() string {
 	name := k.CPU
 	if name == "" {

@@ -1,5 +1,5 @@
-// Package kernels describes what decides the last bits of a computation on this machine, and
-// chooses the kernels of the CPU backend.
+// Package kernels describes the properties that decide the last bits of a computation on this
+// machine, and chooses the kernels of the CPU backend.
 //
 // The backend has each of its kernels twice, for AVX2 and for AVX-512. The two add in
 // different orders: in panels of 128 or 192 terms, in 8 or 16 lanes. So a run has different

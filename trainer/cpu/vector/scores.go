@@ -5,9 +5,9 @@ package vector
 import "unsafe"
 
 // Scores512 computes the products of a query of dim dimensions, a multiple of 16, with groups
-// of 16 keys, times a scale: keys [groups, dim, 16], out [groups, 16]. Lane j has the terms of
-// dimensions j, j+16 and so on, as in the backend's vectors; of 128 dimensions it has those of
-// each half first. Lanes are added as in Total.
+// of 16 keys, times a scale: keys [groups, dim, 16], out [groups, 16]. Lane j has the terms
+// of dimensions j, j+16 and so on, as in the backend's vectors; of 128 dimensions it has the
+// terms of each half first. Lanes are added as in Total.
 func Scores512(query, keys, out unsafe.Pointer, dim, groups int, scale float32) {
 	switch dim {
 	case 32:
@@ -24,7 +24,7 @@ func Scores512(query, keys, out unsafe.Pointer, dim, groups int, scale float32) 
 }
 
 // Scores256 is Scores512 for AVX2 and a multiple of 8. Lane j has the terms of dimensions j,
-// j+8 and so on; of 64 dimensions it has those of each half first. Lanes are added as in
+// j+8 and so on; of 64 dimensions it has the terms of each half first. Lanes are added as in
 // TotalHalf.
 func Scores256(query, keys, out unsafe.Pointer, dim, groups int, scale float32) {
 	parts, chunks := 1, dim/HalfWidth

@@ -26,7 +26,7 @@ type fullAttention struct {
 	single bool
 }
 
-// newAttention prepares what all layers share.
+// newAttention prepares the values that all layers share.
 func newAttention(cfg model.Config, in Inputs, opts Options) *fullAttention {
 	batch, seq := in.Tokens.Shape().Dimensions[0], in.Tokens.Shape().Dimensions[1]
 	a := &fullAttention{cfg: cfg, batch: batch, seq: seq, remat: opts.Remat, plain: opts.PlainSoftmax, segments: in.Segments,
@@ -56,7 +56,7 @@ func (a *fullAttention) inMatrices(g *Graph) {
 	a.mask = a.additiveMask(g)
 }
 
-// additiveMask is what attention adds to its scores: 0 where a query may look, a large
+// additiveMask is the mask that attention adds to its scores: 0 where a query may look, a large
 // negative number elsewhere. It is broadcast to the shape of the scores,
 // [B, K, G, T, T], once for all layers, since an addition of equal shapes is fast.
 func (a *fullAttention) additiveMask(g *Graph) *Node {

@@ -72,7 +72,7 @@ func (a *fullAttention) attendInBlocks(q, k, v *Node) *Node {
 // oneAxis is x along one axis.
 func oneAxis(x *Node) *Node { return Reshape(x, -1) }
 
-// call is an operation of package blockwise, as what the backend's attention understands: one
+// call is an operation of package blockwise, written as an attention call of the backend: one
 // query for each head of keys of each row, whose numbers are x, with a bias of one number.
 // The result has the numbers of x: [size of x].
 func (a *fullAttention) call(op attention.Operation, x, y *Node) *Node {

@@ -48,7 +48,7 @@ func (a *fullAttention) rows(x *Node) *Node {
 // first input and the type of the last. custom is false where GoMLX may not replace
 // operations; there is no result then.
 //
-// GoMLX can send a gradient into another node than the one that was computed. Here
+// GoMLX can send a gradient into another node than the computed one. Here
 // that node is a scaffold that nothing executes: it passes its inputs to gradient
 // before GoMLX asks for the gradient of each.
 func withGradients(result func() *Node, gradient func(in []*Node, grad *Node) []*Node, inputs ...*Node) (out *Node, custom bool) {
@@ -81,12 +81,13 @@ func firstAncestor(x *Node, t NodeType) *Node {
 	return x
 }
 
-// gradientOrder makes the backward pass compute the gradients of a layer's weights before
-// it goes on. XLA would put all of them off to the end on a mesh, and keep their factors.
+// gradientOrder makes the backward pass compute the gradients of a layer's weights before it
+// continues with the next layer. On a mesh XLA would compute all of them at the end, and keep
+// their factors.
 type gradientOrder struct {
 	weights [][]*Node // gradients, by layer
-	// behind lets the backward pass be a layer ahead, so that what gradients are sent over
-	// the data axis has the time of a layer.
+	// behind lets the backward pass be a layer ahead, so that sending gradients over
+	// the data axis can take the time of a layer.
 	behind bool
 }
 

@@ -97,7 +97,7 @@ func DecodeLogits(scope *ml.Scope, cfg model.Config, hidden *Node) *Node {
 	return Add(d.matmul(panels{hidden}, model.NameHead), InsertAxes(ConstTensor(d.g, tensors.FromFlatDataAndDimensions(pad, len(pad))), 0))
 }
 
-// decoder holds what the layers of one DecodeStep share.
+// decoder holds the values that the layers of one DecodeStep share.
 type decoder struct {
 	scope    *ml.Scope
 	cfg      model.Config
@@ -221,7 +221,7 @@ func assign(cache, at, values *Node) *Node {
 	return ScatterSum(cache, at, values, false, true)
 }
 
-// CopyPlaces copies what all caches hold at places from, int32 [M, 2], to places to.
+// CopyPlaces copies the content of all caches at places from, int32 [M, 2], to places to.
 func CopyPlaces(from, to *Node, caches []*Node) (updated []*Node) {
 	for _, c := range caches {
 		updated = append(updated, assign(c, to, Gather(c, from)))
@@ -253,7 +253,7 @@ func (d decoder) attend(q, k, v *Node) *Node {
 }
 
 // attendTables answers queries [R, 1, H, E] from caches [X, W, K, E]. The tables travel
-// as the bias of attention, which trainer/cpu/kernels takes for what they are.
+// as the bias of attention; trainer/cpu/kernels recognizes them.
 func (d decoder) attendTables(q, k, v, lengths *Node) *Node {
 	one := Ones(d.g, lengths.Shape())
 	a, _ := BackendFusedScaledDotProductAttention(q, k, v, attention.LayoutBSHD, &compute.ScaledDotProductAttentionConfig{

@@ -29,7 +29,7 @@ func ImportDecode(store *ml.Store, cfg model.Config, lookup func(name string) (m
 		}
 		return nil
 	}
-	inParts := map[string]bool{} // the factors of what Down takes
+	inParts := map[string]bool{} // the weights whose product is the input of Down
 	for _, l := range cfg.Layers() {
 		inParts[l.Gate.Weight], inParts[l.Up.Weight] = true, true
 	}

@@ -6,7 +6,7 @@
 // scope before it reads a weight: otherwise the CPU backend compiles the present
 // values into the graph as constants. Forward and DecodeStep make that call.
 //
-// Invariant: the logits of a token depend only on the tokens of its own segment at
+// Invariant: the logits of a token depend only on the tokens of its segment at
 // smaller or equal positions. Packing, padding and caching change only rounding.
 //
 // Axes: B batch, T tokens, S cache length, N tokens of a decode step, D hidden,

@@ -142,7 +142,7 @@ type weights struct {
 	// layout places values on several devices; nil leaves them alone.
 	layout Layout
 	// keepProducts keeps the results of products and the residual stream for the gradient,
-	// and computes again what lies between them: norms, rotations, the products of SwiGLU.
+	// and recomputes the values between them: norms, rotations, the products of SwiGLU.
 	keepProducts bool
 	order        *gradientOrder // nil leaves the order of gradients to the backend
 	rotation     rotation
@@ -150,7 +150,7 @@ type weights struct {
 
 var _ model.Ops[*Node] = weights{}
 
-// kept is x, of what a gradient may need to be kept; see keepProducts.
+// kept marks x as a value to keep for the gradient; see keepProducts.
 func (w weights) kept(x *Node) *Node {
 	if !w.keepProducts {
 		return x

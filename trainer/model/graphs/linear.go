@@ -109,7 +109,7 @@ func (w weights) tokens(x *Node) *Node {
 	return w.layout.Tokens(x)
 }
 
-// whole is a weight that no product takes, or one whose product has no gradient of ours.
+// whole returns a weight outside of products, or one whose product uses GoMLX's gradient.
 func (w weights) whole(name string) *Node {
 	if w.layout == nil {
 		return w.node(name)

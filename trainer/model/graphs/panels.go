@@ -17,8 +17,8 @@ import (
 // of tokens in the pass nor on whether DecodeStep or Forward computes it. With any
 // other depth only the last bits differ.
 //
-// It follows the kernels in force: whoever builds a graph or imports weights for
-// decoding calls kernels.Enter before.
+// It follows the active kernels: code that builds a graph or imports weights for
+// decoding must call kernels.Enter before.
 func panelDepth() int { return kernels.PanelDepth() }
 
 // smallProduct is the number of multiplications at which the CPU backend begins to use

@@ -39,8 +39,8 @@ func contract(result dtypes.DType, a *Node, axisA int, b *Node, axisB int, outer
 }
 
 // factors finds the two factors in the gradient of a product. GoMLX builds it as a
-// product with changes of type and layout around it. Where there is no such product, ok
-// is false, and the gradient is right as it is, but slower.
+// product with changes of type and layout around it. Without such a product, ok
+// is false, and the unchanged gradient is correct but slower.
 func factors(grad *Node, as dtypes.DType) (v, other *Node, ok bool) {
 	dot := grad
 	for dot.Type() == NodeTypeTranspose || dot.Type() == NodeTypeConvertDType {
@@ -52,8 +52,8 @@ func factors(grad *Node, as dtypes.DType) (v, other *Node, ok bool) {
 	return narrow(dot.Inputs()[0], as), narrow(dot.Inputs()[1], as), true
 }
 
-// narrow converts x to a type. Where x was widened from that type, it returns what was
-// widened.
+// narrow converts x to a type. If x was widened from that type, it returns the node
+// before the widening.
 func narrow(x *Node, as dtypes.DType) *Node {
 	switch {
 	case x.DType() == as:

@@ -11,7 +11,7 @@ import (
 // that node to gradient, which must not use older nodes that depend on x.
 func WithGradient(x *graph.Node, f func(x *graph.Node) *graph.Node, gradient func(x, v *graph.Node) *graph.Node) *graph.Node {
 	// Nothing executes the second function. It exists for GoMLX to derive a gradient
-	// from: a chain of nodes whose two ends have gradients of their own.
+	// from: a chain of nodes whose two ends have custom gradients.
 	out, _ := graph.InternalFusedOpCaller(func() *graph.Node { return f(x) }, func() *graph.Node {
 		var v *graph.Node
 		x := graph.IdentityWithCustomGradient(x, func(x, _ *graph.Node) *graph.Node { return gradient(x.Inputs()[0], v) })

@@ -29,7 +29,7 @@ const (
 	RolloutLogprobs        // float32 [B, T], the engine's log-probabilities of the targets
 	OldLogprobs            // float32 [B, T], the policy's before the step
 	HasOld                 // bool scalar; false if the old policy is the present one
-	NumFixed               // number of these; the inputs of Extras follow in order
+	NumFixed               // number of fixed inputs; the inputs of Extras follow in order
 )
 
 // Extra is an input of policy updates that only some objectives need.

@@ -14,7 +14,7 @@ import (
 	"temper/trainer/weights/safetensors"
 )
 
-// Result says what was written.
+// Result describes the written file.
 type Result struct {
 	Parameters int
 	Bytes      int64
@@ -22,7 +22,7 @@ type Result struct {
 	Notes []string
 }
 
-// Options say what the file holds.
+// Options select the content of the file.
 type Options struct {
 	// DType of the matrices: F32, F16 or BF16.
 	DType safetensors.DType
@@ -70,7 +70,7 @@ func Write(path string, m *hf.Model, o Options) (Result, error) {
 	return out, err
 }
 
-// check refuses networks that the file could not say.
+// check returns an error for networks that the file cannot express.
 func check(c model.Config) error {
 	f := c.Family()
 	switch {

@@ -12,7 +12,7 @@ import (
 	"temper/trainer/weights/safetensors"
 )
 
-// Layout says how Create writes a directory.
+// Layout selects how Create writes a directory.
 type Layout struct {
 	DType safetensors.DType // F32, F16 or BF16
 	// MaxShard bounds the bytes of the tensors in a file; a larger tensor has its

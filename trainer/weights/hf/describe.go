@@ -33,7 +33,7 @@ type Token struct {
 
 // Describe returns the files beside weights of the type, by name, so that the
 // directory is complete for other programs. files are those that the model came
-// with: they stay as they are but for what they would get wrong about g.
+// with: they stay unchanged except for fields that contradict g.
 func Describe(network model.Config, d safetensors.DType, files map[string][]byte, g Generation) (map[string][]byte, error) {
 	if len(g.Stop) == 0 || g.Template == "" {
 		return nil, errors.New("describe a model: no token ends a turn, or there is no chat template")

@@ -43,7 +43,7 @@ func WithDType(config []byte, d safetensors.DType) ([]byte, error) {
 	return config, nil
 }
 
-// indented encodes v for people: the tokens of a chat are full of < and >, which
+// indented encodes v for readers: the tokens of a chat are full of < and >, which
 // json.Marshal would escape.
 func indented(v any) ([]byte, error) {
 	var out bytes.Buffer
@@ -83,7 +83,7 @@ func withMembers(object []byte, members []member) ([]byte, error) {
 	return object, nil
 }
 
-// replaced puts another value for a key of a JSON object, if the key is there.
+// replaced sets another value for a key of a JSON object, if the key exists.
 func replaced(object []byte, key string, value []byte) (_ []byte, found bool, err error) {
 	dec := json.NewDecoder(bytes.NewReader(object))
 	if _, err := dec.Token(); err != nil {

@@ -16,7 +16,7 @@ import (
 // time.
 const entropyRows = 256
 
-// Entropies computes, for each sequence of ids, what the model thinks of each next token
+// Entropies computes, for each sequence of ids, the model's uncertainty about each next token
 // at a temperature above 0, in nats: the entropy -sum p log p of its distribution over the
 // vocabulary, and the log-probability of the id that came. Entry i of both belongs to ids[i],
 // after the ids before it; entry 0 is 0. visit gets one sequence at a time, in order.
@@ -68,7 +68,7 @@ func Entropies(m *Model, backend string, temperature float64, sequences [][]int3
 	return nil
 }
 
-// entropies fills in what belongs to ids, but for the first one.
+// entropies fills in the values of all ids except the first one.
 func entropies(exec *ml.Exec, ids []int32, entropy, logprob []float32) error {
 	n := len(ids) - 1
 	if n < 1 {

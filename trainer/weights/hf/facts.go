@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// TokenizerFacts is what the tokenizer's files say about themselves.
+// TokenizerFacts describes the tokenizer's files.
 type TokenizerFacts struct {
 	Model         string   `json:"model"` // BPE
 	Vocabulary    int      `json:"vocabulary"`
@@ -24,7 +24,7 @@ type TokenizerFacts struct {
 }
 
 // Tokenizer reads the tokenizer's files. They are optional: without them the
-// facts are zero and problems says so. The error of a file that is there and
+// facts are zero, and problems reports the missing files. The error of a file that exists and
 // cannot be read is a problem, too.
 func (m *Model) Tokenizer() (facts TokenizerFacts, problems []error) {
 	note := func(err error) {

@@ -55,8 +55,8 @@ func parseIndex(data []byte) (map[string]string, error) {
 	return index.WeightMap, nil
 }
 
-// openShards opens the files; placed, when not nil, says where each tensor is
-// to be.
+// openShards opens the files; placed, when not nil, maps each tensor to the file that the
+// index names for it.
 func (m *Model) openShards(files []string, placed map[string]string) error {
 	var errs []error
 	broken := map[string]bool{} // tensors of such a file are not reported one by one

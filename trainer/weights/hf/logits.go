@@ -55,7 +55,7 @@ func (m *Model) Logits(backend string, ids []int32, rows Rows) ([][]float32, err
 	return logits, nil
 }
 
-// Rows says which positions Logits returns.
+// Rows selects the positions that Logits returns.
 type Rows int
 
 // AllRows are every position, LastRow is the one that predicts the next token.

@@ -99,7 +99,7 @@ func (m *Model) Close() error {
 // Shards returns the files of the weights, by name.
 func (m *Model) Shards() []*safetensors.File { return m.shards }
 
-// check compares the tensors with the ones that the configuration asks for.
+// check compares the tensors with the ones that the configuration requires.
 func (m *Model) check() error {
 	if n := m.Config.NumHiddenLayers; n > len(m.at) { // bounds the list of tensors, too
 		return fmt.Errorf("%s: num_hidden_layers: %d, but the weights are %d tensors", ConfigFile, n, len(m.at))
@@ -203,7 +203,7 @@ func (m *Model) All() iter.Seq2[model.Tensor, error] {
 	}
 }
 
-// Digest is the sha256 of all that decides what a directory says: the weights, the
+// Digest returns the sha256 of the content that decides a model's output: the weights, the
 // configuration, the tokenizer and the template. It reads every byte of the weights, several
 // files at a time.
 func Digest(ctx context.Context, m *Model) (string, error) {

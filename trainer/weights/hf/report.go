@@ -11,7 +11,7 @@ import (
 	"temper/trainer/model"
 )
 
-// Report is what a model directory holds, and what is wrong with it.
+// Report describes the content of a model directory and its problems.
 type Report struct {
 	Path       string           `json:"path"`
 	Config     model.Config     `json:"config"`

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// stage makes the directory dir with what fill puts into it, or nothing: fill
+// stage makes the directory dir with the files that fill writes, or makes nothing: fill
 // works in a hidden directory beside it, which is renamed when all is on disk.
 func stage(dir string, fill func(tmp string) error) (err error) {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {

@@ -8,19 +8,19 @@ import (
 	"math"
 )
 
-// generationFile says how a model samples and stops.
+// generationFile holds the sampling and stop settings of a model.
 const generationFile = "generation_config.json"
 
-// Talk is what a directory says about answers of its model.
+// Talk describes how a model samples and ends its answers.
 type Talk struct {
 	// Stop are the ids of the tokens that end a turn.
 	Stop []int32
-	// Temperature is that of samples; 1 where the directory does not say, and 0, which is
-	// greedy, where it asks for no sampling.
+	// Temperature is the sampling temperature; 1 if the directory states none, and 0, which is
+	// greedy, if it turns sampling off.
 	Temperature float32
 }
 
-// Talk reads generation_config.json, and config.json for what that leaves out.
+// Talk reads generation_config.json, and config.json for the fields that the first leaves out.
 func (m *Model) Talk() (Talk, error) {
 	var g struct {
 		EOS         json.RawMessage `json:"eos_token_id"`

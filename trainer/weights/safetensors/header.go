@@ -32,7 +32,7 @@ func (t Info) Size() int64 { return t.End - t.Begin }
 type Header struct {
 	Metadata map[string]string
 	Tensors  []Info
-	raw      []byte // the JSON as it is in the file, with its padding
+	raw      []byte // the JSON text of the file, with its padding
 }
 
 // FormatError is a defect in the content of a file. Failures to read are other errors.

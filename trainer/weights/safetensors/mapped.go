@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is a file of Open in memory, as long as it is open.
+// mapping is a memory-mapped file of Open.
 type mapping struct {
 	data []byte
 	err  error

@@ -27,8 +27,8 @@ func F32Bytes(values []float32) []byte {
 	return out
 }
 
-// FillF32 reads the values of an F32 tensor with read, which fills what it is
-// given, in pieces.
+// FillF32 reads the values of an F32 tensor with read, which fills the buffer that it
+// gets, in pieces.
 func FillF32(values []float32, read func([]byte) error) error {
 	if littleEndian() {
 		return read(F32Bytes(values))

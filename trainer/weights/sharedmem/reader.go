@@ -134,7 +134,8 @@ func (r *Reader) Close() {
 	r.wg.Wait()
 }
 
-// Open opens the policy whose manifest is at ref. Errors: those of checkpoint.LoadWeights.
+// Open opens the policy whose manifest is at ref. It returns the errors of
+// checkpoint.LoadWeights.
 func (r *Reader) Open(ctx context.Context, ref blob.Ref) (*Weights, error) {
 	r.mu.Lock()
 	a := r.ahead

@@ -37,8 +37,8 @@ func newBuckets(c Config) Buckets {
 	return b
 }
 
-// Programs is the most programs that there can be: those that decode, those that return logits, those
-// that prefill, and the one that copies.
+// Programs is the largest number of programs: programs that decode, that return logits and
+// that prefill, and the program that copies.
 func (b Buckets) Programs() int {
 	return 2*len(b.Contexts) + len(b.Chunks)*(1+len(b.Contexts)) + 1
 }

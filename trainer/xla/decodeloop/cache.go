@@ -12,8 +12,8 @@ import (
 // BlockTokens is the number of tokens in a block of the cache.
 const BlockTokens = graphs.BlockTokens
 
-// The cache is [P, BlockTokens*Y]: blocks, the last of which takes what is never read. All
-// layers of a token lie side by side, so that a block is one piece of memory.
+// The cache is [P, BlockTokens*Y]: blocks, the last of which takes the tokens that are never
+// read. All layers of a token lie side by side, so that a block is one piece of memory.
 
 // numbers is Y: keys and values of all layers of one token.
 func numbers(cfg model.Config) int {
@@ -26,10 +26,10 @@ func blocksOf(n int) int { return (n + BlockTokens - 1) / BlockTokens }
 // spread is the number of blocks that n tokens touch at most, wherever they begin.
 func spread(n int) int { return blocksOf(n + BlockTokens - 1) }
 
-// contexts collects the blocks of tables, int32 [B, L/BlockTokens], from the cache, and leaves
-// room for whole blocks of more tokens: of each layer keys [B, K, E, S] and values [B, K, S, E]. In
-// the room stands what the last block holds: a copy of blocks costs less than to
-// pad each layer.
+// contexts collects the blocks of tables, int32 [B, L/BlockTokens], from the cache, and
+// leaves room for whole blocks of more tokens: of each layer keys [B, K, E, S] and values [B,
+// K, S, E]. In that room stands the content of the last block: a copy of blocks costs less
+// than to pad each layer.
 func contexts(cfg model.Config, cache, tables *node, room int) []*node {
 	rows, layers, kv, e := tables.Shape().Dimensions[0], cfg.NumHiddenLayers, cfg.NumKeyValueHeads, cfg.HeadDim
 	if room > 0 {
@@ -66,7 +66,7 @@ func joined(parts []*node, from, n int) *node {
 
 // writeBack puts the first counts, int32 [B], of tokens [B, A, Y] into the cache. The first of
 // them has a position, int32 [B], and targets, int32 [B, spread(A)], are the blocks from that
-// position on. Whole blocks are written: what they held before the position is copied.
+// position on. It writes whole blocks: it copies their tokens before the position.
 func writeBack(cache, tokens, positions, counts, targets *node) *node {
 	g, rows, ahead, y := cache.Graph(), tokens.Shape().Dimensions[0], tokens.Shape().Dimensions[1], tokens.Shape().Dimensions[2]
 	blocks := targets.Shape().Dimensions[1]
@@ -82,8 +82,8 @@ func writeBack(cache, tokens, positions, counts, targets *node) *node {
 	return putBlocks(cache, graph.Reshape(merged, rows*blocks, BlockTokens*y), graph.Reshape(targets, rows*blocks))
 }
 
-// putBlocks writes values [M, BlockTokens*Y] to blocks, int32 [M], one after another: XLA has no
-// scatter that GoMLX can say and that assigns.
+// putBlocks writes values [M, BlockTokens*Y] to blocks, int32 [M], one after another: XLA has
+// no scatter that GoMLX can express and that assigns.
 func putBlocks(cache, values, blocks *node) *node {
 	g, m, width := cache.Graph(), values.Shape().Dimensions[0], values.Shape().Dimensions[1]
 	scalar := shapes.Make(dtypes.Int32)

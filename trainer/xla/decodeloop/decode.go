@@ -11,7 +11,7 @@ import (
 	"temper/trainer/model"
 )
 
-// Columns of what the host sends for each slot of a decoding call. The numbers of blocks
+// Columns of the host's input for each slot of a decoding call. The numbers of blocks
 // follow: of the context, and then of the places of the new tokens.
 const (
 	colToken    = iota // the last token of the context, which the cache does not hold
@@ -73,9 +73,9 @@ type decoder struct {
 	slots, length, ahead int
 }
 
-// state is what goes from one token to the next: the step, whether a slot goes on, the last tokens,
-// int32 [N], which slots are done, bool [N], what was sampled, int32 and float32 [A, N], and the keys
-// and values.
+// state holds the values from one token to the next: the step, whether a slot continues, the
+// last tokens, int32 [N], which slots are done, bool [N], the samples, int32 and float32 [A,
+// N], and the keys and values.
 type state struct {
 	step, going, token, done, tokens, logprobs *node
 	caches                                     []*node
@@ -92,7 +92,7 @@ func newState(of []*node) state {
 	return state{of[0], of[1], of[2], of[3], of[4], of[5], of[stateNodes:]}
 }
 
-// build returns what was sampled, int32 [2, A, N] (tokens, bits of log-probabilities), and the
+// build returns the samples, int32 [2, A, N] (tokens, bits of log-probabilities), and the
 // new cache. With logits, for one token ahead, the logits [N, V] come between them.
 func (d decoder) build(cache, ctl *node, logits bool) []*node {
 	g := ctl.Graph()
@@ -118,10 +118,10 @@ func (d decoder) build(cache, ctl *node, logits bool) []*node {
 	return append(append([]*node{sampled}, scores...), cache)
 }
 
-// loop makes tokens until there are enough, or every slot is done. What the closures of the
-// loop read from outside goes through them unchanged: XLA sees that it stays, and copies
-// nothing. go-xla keeps one function for each kind of reduction of a program, which belongs to
-// the closure or to what is around it: only the body reduces anything.
+// loop makes tokens until there are enough, or every slot is done. Values that the closures
+// of the loop read from outside pass through them unchanged: XLA sees that they stay, and
+// copies nothing. go-xla keeps one function for each kind of reduction of a program, which
+// belongs to the closure or to the code around it: only the body uses reductions.
 func (d decoder) loop(c control, begin state) state {
 	g := begin.step.Graph()
 	names := make([]string, 0, len(d.weights))
@@ -182,7 +182,7 @@ func (d decoder) step(c control, s state) (state, *node) {
 	}
 	logits := d.logits(x)
 	one := graph.Const(g, int32(1))
-	next := graph.Add(position, every(one)) // the position of what is sampled
+	next := graph.Add(position, every(one)) // the position of the sampled token
 	token, logprob := sample(logits, sampling{uniform: uniform(c.seed, next), scale: c.scale, greedy: c.greedy})
 
 	made := graph.Add(s.step, one)
@@ -195,7 +195,7 @@ func (d decoder) step(c control, s state) (state, *node) {
 	}, logits
 }
 
-// seen says which keys [S] the queries of a step see: bool [N, 1, 1, S].
+// seen marks the keys [S] that the queries of a step see: bool [N, 1, 1, S].
 func (d decoder) seen(c control, step *node) *node {
 	all := shapes.Make(dtypes.Int32, d.slots, 1, 1, d.length+blocksOf(d.ahead)*BlockTokens)
 	g := step.Graph()

@@ -98,7 +98,7 @@ func (d *Device) keep(t *tensors.Tensor) error {
 }
 
 // Load replaces the weights, one after another: the device never holds more than one of them
-// twice. What the cache holds was made with the old ones.
+// twice. The cache keeps the keys and values of the old ones.
 func (d *Device) Load(find tensor.Lookup) error {
 	if err := d.cfg.CheckStored(find); err != nil {
 		return err
@@ -198,7 +198,7 @@ type Slot struct {
 	Limit    int     // of tokens to make, at most Buckets.Ahead; there must be blocks for as many from Position on
 }
 
-// Tokens is what a slot yields, up to and with the first token at which the device stops it.
+// Tokens is the output of a slot, up to and with the first token at which the device stops it.
 type Tokens struct {
 	Tokens   []int32
 	Logprobs []float32
@@ -251,7 +251,7 @@ func (d *Device) fillSlot(row []int32, slot Slot, s size) {
 	d.fillTables(row[decodeColumns:], slot.Blocks, slot.Position, s)
 }
 
-// read takes what slots yield from the device.
+// read reads the outputs of slots from the device.
 func (d *Device) read(out []*tensors.Tensor, s size, slots []Slot) ([]Tokens, error) {
 	yields := make([]Tokens, len(slots))
 	err := guard(func() error {

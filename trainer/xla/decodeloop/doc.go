@@ -12,6 +12,6 @@
 //
 // The package knows nothing of requests, sessions and versions: trainer/engine does.
 //
-// Invariant: what a slot yields does not depend on which other slots a call serves, as far
+// Invariant: the output of a slot does not depend on the other slots of a call, as far
 // as the device computes the rows of a product alike.
 package decodeloop

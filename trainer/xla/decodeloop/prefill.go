@@ -8,7 +8,7 @@ import (
 	"temper/trainer/model"
 )
 
-// Columns of what the host sends for each row of a prefill. The tokens follow, and then the
+// Columns of the host's input for each row of a prefill. The tokens follow, and then the
 // numbers of blocks as for decoding.
 const (
 	colFirst = iota // the position of the first token
@@ -72,8 +72,8 @@ func (p prefiller) attend(q, keys, values, seen *node) *node {
 	return graph.Reshape(a, p.rows*p.chunk, -1)
 }
 
-// seen says which keys [L+T] each query sees: bool [B, 1, G*T, L+T]. A chunk sees its context
-// and, of itself, what is not later.
+// seen marks the keys [L+T] that each query sees: bool [B, 1, G*T, L+T]. A chunk sees its
+// context and its tokens that are not later.
 func (p prefiller) seen(g *graph.Graph, first *node) *node {
 	all := shapes.Make(dtypes.Int32, p.rows, 1, p.groups()*p.chunk, p.length+p.chunk)
 	every := func(n *node) *node { return graph.BroadcastToDims(n, all.Dimensions...) }

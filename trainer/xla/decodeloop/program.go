@@ -13,7 +13,7 @@ import (
 	"temper/trainer/device"
 )
 
-// kind is what a program does.
+// kind is the kind of a program.
 type kind int
 
 const (
@@ -23,8 +23,8 @@ const (
 	copying
 )
 
-// size names a program: what it does, for how many rows, with how many tokens of each, after
-// contexts of how many tokens.
+// size names a program: its kind, the number of rows, the number of tokens of each, and the
+// number of tokens of their contexts.
 type size struct {
 	kind                kind
 	rows, chunk, length int

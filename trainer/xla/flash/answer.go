@@ -64,7 +64,7 @@ func (a *Attention) scores(p pair, q, k *graph.Node, stays []*graph.Node) *graph
 	return graph.Reshape(graph.Where(allowed, s, graph.BroadcastToShape(graph.Const(s.Graph(), float32(far)), s.Shape())), whole.Dimensions...)
 }
 
-// allowed returns which keys of a pair a query may attend to: those of its segment up to
+// allowed returns which keys of a pair a query may attend to: the keys of its segment up to
 // itself. bool [B or 1, b, b].
 func (a *Attention) allowed(p pair, stays []*graph.Node) *graph.Node {
 	g := p.i.Graph()

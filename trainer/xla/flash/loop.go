@@ -14,7 +14,7 @@ type pair struct {
 	first *graph.Node // bool scalar: the first pair of this block of queries
 }
 
-// loop visits the pairs: all blocks of keys of one block of queries, then those of the next.
+// loop visits the pairs: all blocks of keys for one block of queries, then for the next.
 // step receives the changing and the constant values, and returns the changed ones. The result
 // is their values after the last pair.
 //
@@ -107,7 +107,7 @@ func places(i *graph.Node, rank int) []*graph.Node {
 }
 
 // zeros returns zeros to begin a loop with. They depend on the node after: otherwise a compiler
-// makes those of all layers at the start.
+// makes the zeros of all layers at the start.
 func zeros(after *graph.Node, dtype dtypes.DType, dims ...int) *graph.Node {
 	zero := graph.SchedulingBarrier(graph.Const(after.Graph(), float32(0)), graph.StopGradient(after))
 	return graph.BroadcastToDims(convert(zero, dtype), dims...)

@@ -14,7 +14,8 @@ type Counts struct {
 	Compiled, Loaded int
 	// Refused counts entries that were compiled again.
 	Refused int
-	// Compiling and Loading are the sums of the times of these calls, also of concurrent ones.
+	// Compiling and Loading are the total times of compiling and loading; concurrent calls
+	// add up.
 	Compiling, Loading time.Duration
 }
 

@@ -15,7 +15,7 @@ type Backend struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Backends lists the Go backend, the plugins that are there, and those that could be.
+// Backends lists the Go backend, the installed plugins, and plugins that could be installed.
 func Backends() []Backend {
 	out := []Backend{{Name: "go", Build: "in this program"}}
 	seen := map[string]bool{}
@@ -73,7 +73,7 @@ func PrintNeeds(out io.Writer, needs []Library) {
 			where = "MISSING"
 		}
 		if l.By != "" && l.Path != "" {
-			continue // what the system's own libraries need is the system's business, while it is there
+			continue // the system resolves the needs of its libraries, if it has them
 		}
 		if l.Opened {
 			where += " (opened when it works)"

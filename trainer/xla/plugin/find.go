@@ -21,7 +21,7 @@ var ErrNone = errors.New("no such library")
 
 // Plugin is a PJRT plugin on this machine. The device that it drives may be absent.
 type Plugin struct {
-	Name string // what follows "xla:"
+	Name string // the name after "xla:"
 	Path string // absolute
 }
 

@@ -23,11 +23,11 @@ type Installed struct {
 	Size        int64  `json:"size"`   // of the plugin, in bytes
 }
 
-// Source says where a wheel comes from.
+// Source is the origin of a wheel.
 type Source struct {
 	// File is a wheel on this machine; empty downloads the wheel by the user's pip.
 	File string
-	// Progress receives what pip prints; it may be nil.
+	// Progress receives the output of pip; it may be nil.
 	Progress io.Writer
 }
 

@@ -24,8 +24,8 @@ var systemDirs = []string{
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
 }
 
-// Needs lists the libraries that a plugin needs, in the loader's order, including what
-// those libraries need. opened names libraries that the plugin opens at run time. Needs
+// Needs lists the libraries that a plugin needs, in the loader's order, including the needs of
+// those libraries. opened names libraries that the plugin opens at run time. Needs
 // loads nothing. The error names a file that is not a shared library of this machine.
 func Needs(path string, opened []string) ([]Library, error) {
 	names, dirs, err := dependencies(path)

@@ -9,7 +9,7 @@ import (
 
 // Pin is a trusted build of a plugin: a wheel of the Python package registry.
 type Pin struct {
-	Name    string // what follows "xla:"
+	Name    string // the name after "xla:"
 	Package string // of the registry
 	Version string
 	Wheel   string // file name in the registry

@@ -69,7 +69,7 @@ func lastLine(text string) string {
 	return line
 }
 
-// telling returns the first line that a dying process wrote, which has the cause.
+// telling returns the first line that a dying process wrote, which holds the cause.
 func telling(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if len(line) > 200 {

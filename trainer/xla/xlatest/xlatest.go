@@ -1,5 +1,5 @@
-// Package xlatest says on which device the tests of XLA run: the CPU plugin, or, behind the
-// build tag gpu, the one that -device names. Only tests import it.
+// Package xlatest selects the device of the tests of XLA: the CPU plugin, or, behind the
+// build tag gpu, the device of the flag -device. Only tests import it.
 package xlatest
 
 import (
@@ -12,8 +12,8 @@ import (
 )
 
 // Backend is the backend of the tests. Without its plugin the test is skipped, or fails
-// where TEMPER_REQUIRE_XLA is set. On a GPU, products are made of all bits of their
-// factors, since the tests compare with the backend go, and memory is taken as it is
+// if TEMPER_REQUIRE_XLA is set. On a GPU, products use all bits of their
+// factors, since the tests compare with the backend go, and memory is allocated when it is
 // needed, since a test may open the device more than once.
 func Backend(t testing.TB) string {
 	t.Helper()
@@ -35,8 +35,8 @@ func OnGPU(backend string) bool {
 	return !strings.Contains(filepath.Base(device.LibraryOf(backend)), "cpu")
 }
 
-// Workspace is what products of matrices need beside their results: on a GPU 32 MiB, which
-// cuBLAS wants on Hopper.
+// Workspace is the memory that products of matrices need beside their results: on a GPU 32
+// MiB, which cuBLAS wants on Hopper.
 func Workspace(backend string) int64 {
 	if OnGPU(backend) {
 		return 32 << 20
