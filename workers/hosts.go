@@ -194,7 +194,7 @@ const (
 	refusedPause = 5 * time.Second
 )
 
-// TrainerMember makes passes for the trainer of another process.
+// Host makes passes for the trainer of another process.
 func Host(o HostOptions) Role {
 	return Role{
 		Row: role.Of(role.Host),

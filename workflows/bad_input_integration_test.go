@@ -96,7 +96,7 @@ func (h *house) end() {
 // healthy fails the test when a workflow cannot do its task.
 func (h *house) healthy(id string) {
 	h.Helper()
-	d, err := h.c.DescribeWorkflowExecution(h.Context(), id, "")
+	d, err := workflows.Describe(h.Context(), h.c, id, "")
 	if err != nil {
 		h.Fatalf("describe %s: %v", id, err)
 	}
@@ -171,7 +171,7 @@ func (h *house) sample(all map[string]*common.Payloads, from int) map[string]*co
 func (h *house) targets() (seal string, ids []string) {
 	runID := h.live()
 	id := workflows.RunWorkflowID(runID)
-	d, err := h.c.DescribeWorkflowExecution(h.Context(), id, "")
+	d, err := workflows.Describe(h.Context(), h.c, id, "")
 	if err != nil {
 		h.Fatal(err)
 	}

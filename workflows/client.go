@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"temper/internal/run"
@@ -56,6 +57,12 @@ func Evaluate(ctx context.Context, c client.Client, in EvaluateRunInput) (client
 	return run, nil
 }
 
+// Describe returns what the server knows of an execution of a workflow; execution "" is
+// the newest. Errors: serviceerror.NotFound, and those of a server that fails.
+func Describe(ctx context.Context, c client.Client, id, execution string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return c.DescribeWorkflowExecution(ctx, id, execution) //nolint:staticcheck // DescribeWorkflow panics on an answer without search attributes
+}
+
 // Status asks a run and, while one runs, its stage, whose steps are newer. Of a run that
 // has ended without having a say, the server knows how.
 func Status(ctx context.Context, c client.Client, runID string) (RunStatus, error) {
@@ -68,7 +75,7 @@ func Status(ctx context.Context, c client.Client, runID string) (RunStatus, erro
 		return at.ended(ctx, c, runID, run), nil
 	}
 	if err != nil {
-		if described, failed := c.DescribeWorkflowExecution(ctx, at.id, at.execution); failed == nil && PausedBy(described) != nil {
+		if described, failed := Describe(ctx, c, at.id, at.execution); failed == nil && PausedBy(described) != nil {
 			return frozenStatus(ctx, c, runID, described), nil
 		}
 		if known := (RunStatus{RunID: runID}).withTrouble(ctx, c, at.id); known.State == StateStuck {
@@ -83,7 +90,7 @@ func Status(ctx context.Context, c client.Client, runID string) (RunStatus, erro
 	if err == nil {
 		return run.withStage(stage), nil
 	}
-	if described, failed := c.DescribeWorkflowExecution(ctx, run.Child, ""); failed == nil && PausedBy(described) != nil {
+	if described, failed := Describe(ctx, c, run.Child, ""); failed == nil && PausedBy(described) != nil {
 		return run.withFrozenStage(PausedBy(described)), nil
 	}
 	return run.withTrouble(ctx, c, at.id), nil // the stage has not begun, has just ended or is stuck: the run's own answer stands

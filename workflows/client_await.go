@@ -60,7 +60,7 @@ func AwaitEnd(ctx context.Context, c client.Client, workflowID string, out any) 
 		if err == nil || ctx.Err() != nil || errors.As(err, &ended) {
 			return err
 		}
-		described, failed := c.DescribeWorkflowExecution(ctx, workflowID, "")
+		described, failed := Describe(ctx, c, workflowID, "")
 		if failed != nil || described.GetWorkflowExecutionInfo().GetCloseTime() != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func awaitStatus(ctx context.Context, c client.Client, runID string, patience ti
 // askRun asks a run how it is. A run that is not there yet or does not answer has the
 // zero status; one that has failed is an error.
 func askRun(ctx context.Context, c client.Client, id string) (RunStatus, error) {
-	about, err := c.DescribeWorkflowExecution(ctx, id, "")
+	about, err := Describe(ctx, c, id, "")
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
 		return RunStatus{}, nil

@@ -43,7 +43,7 @@ func FindHolders(c client.Client) func(ctx context.Context, holders []string) (o
 				continue
 			}
 			// The list of the server is a moment behind.
-			described, err := c.DescribeWorkflowExecution(ctx, holder, "")
+			described, err := Describe(ctx, c, holder, "")
 			var missing *serviceerror.NotFound
 			if err != nil && !errors.As(err, &missing) {
 				return nil, nil, fmt.Errorf("describe workflow %s: %w", holder, err)

@@ -40,7 +40,7 @@ func Frozen(ctx context.Context, c client.Client, workflowID string) ([]Freeze, 
 }
 
 func frozen(ctx context.Context, c client.Client, workflowID string, depth int) ([]Freeze, error) {
-	described, err := c.DescribeWorkflowExecution(ctx, workflowID, "")
+	described, err := Describe(ctx, c, workflowID, "")
 	if err != nil {
 		return nil, fmt.Errorf("describe workflow %s: %w", workflowID, err)
 	}

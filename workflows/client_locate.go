@@ -79,7 +79,7 @@ func locate(ctx context.Context, c client.Client, runID string) (location, error
 // describeRun asks for one execution of a run, the newest one where none is named. ok
 // is false where there is none.
 func describeRun(ctx context.Context, c client.Client, id, execution string) (at location, ok bool, err error) {
-	about, err := c.DescribeWorkflowExecution(ctx, id, execution)
+	about, err := Describe(ctx, c, id, execution)
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
 		return location{}, false, nil

@@ -50,7 +50,7 @@ func OpenRuns(ctx context.Context, c client.Client) ([]OpenRun, error) {
 		}
 		if e.GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_PAUSED {
 			run.State = StatePaused
-			if described, err := c.DescribeWorkflowExecution(ctx, e.GetExecution().GetWorkflowId(), ""); err == nil { // else it has just ended
+			if described, err := Describe(ctx, c, e.GetExecution().GetWorkflowId(), ""); err == nil { // else it has just ended
 				run.Frozen = PausedBy(described)
 			}
 		}

@@ -106,7 +106,7 @@ func StopNow(ctx context.Context, c client.Client, runID string, arg Command, p 
 	if err != nil {
 		return Stopped{}, fmt.Errorf("stop run %s: %w", runID, err)
 	}
-	described, err := c.DescribeWorkflowExecution(ctx, id, "")
+	described, err := Describe(ctx, c, id, "")
 	if err != nil {
 		return Stopped{}, fmt.Errorf("stop run %s: %w", runID, err)
 	}
@@ -168,7 +168,7 @@ func (s stopping) ask(ctx context.Context, runID string, arg Command, patience t
 
 // running reports whether the run has not ended, as far as the server says.
 func (s stopping) running(ctx context.Context) bool {
-	d, err := s.client.DescribeWorkflowExecution(ctx, s.id, s.execution)
+	d, err := Describe(ctx, s.client, s.id, s.execution)
 	if err != nil {
 		return !isGone(err)
 	}
@@ -217,7 +217,7 @@ func (s stopping) terminate(ctx context.Context, reason string) error {
 
 // descendants are the stages under way.
 func (s stopping) descendants(ctx context.Context, id, execution string, depth int) []stopping {
-	d, err := s.client.DescribeWorkflowExecution(ctx, id, execution)
+	d, err := Describe(ctx, s.client, id, execution)
 	if err != nil || depth >= maxDepth {
 		return nil // the server ends them with their parent
 	}

@@ -50,7 +50,7 @@ func troubles(ctx context.Context, c client.Client, workflowID string, depth int
 	if depth >= maxDepth {
 		return nil
 	}
-	described, err := c.DescribeWorkflowExecution(ctx, workflowID, "")
+	described, err := Describe(ctx, c, workflowID, "")
 	if err != nil {
 		return nil
 	}

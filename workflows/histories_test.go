@@ -152,7 +152,7 @@ func playCancelled(r recorder, id string) {
 		r.Fatal(err)
 	}
 	r.awaitClosed(flow)
-	d, err := r.c.DescribeWorkflowExecution(r.Context(), flow.GetID(), "")
+	d, err := workflows.Describe(r.Context(), r.c, flow.GetID(), "")
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func playContinued(r recorder, id string) {
 	if err := startStage(r, r.c, stage, string(data)).Get(r.Context(), nil); err != nil {
 		r.Fatal(err)
 	}
-	d, err := r.c.DescribeWorkflowExecution(r.Context(), stage, "")
+	d, err := workflows.Describe(r.Context(), r.c, stage, "")
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -215,7 +215,7 @@ func costOf(t *testing.T, c client.Client, runWorkflow string) *cost {
 
 func (k *cost) add(t *testing.T, c client.Client, id, runID string) {
 	t.Helper()
-	d, err := c.DescribeWorkflowExecution(context.Background(), id, runID)
+	d, err := workflows.Describe(context.Background(), c, id, runID)
 	if err != nil {
 		t.Fatal(err)
 	}

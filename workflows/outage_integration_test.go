@@ -75,7 +75,7 @@ func measureHanging(t *testing.T, c client.Client, w *world, id string) int {
 
 func events(t *testing.T, c client.Client, id string) int {
 	t.Helper()
-	d, err := c.DescribeWorkflowExecution(context.Background(), id, "")
+	d, err := workflows.Describe(context.Background(), c, id, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func (h plainHouse) owners() {
 // reset resets a workflow that has ended to its beginning and waits for its end.
 func (h plainHouse) reset(id string) {
 	h.Helper()
-	d, err := h.c.DescribeWorkflowExecution(h.Context(), id, "")
+	d, err := workflows.Describe(h.Context(), h.c, id, "")
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func byPriority(ids []string, priorities []int) []string {
 // waits reports whether a workflow has an activity in the trainer's queue.
 func waits(c client.Client, id string) func() bool {
 	return func() bool {
-		d, err := c.DescribeWorkflowExecution(context.Background(), id, "")
+		d, err := workflows.Describe(context.Background(), c, id, "")
 		if err != nil {
 			return false
 		}

@@ -162,7 +162,7 @@ func startStage(t testing.TB, c client.Client, id, input string) client.Workflow
 		t.Fatal(err)
 	}
 	await(t, "start of "+id, func() bool {
-		_, err := c.DescribeWorkflowExecution(t.Context(), id, "")
+		_, err := workflows.Describe(t.Context(), c, id, "")
 		return err == nil
 	})
 	return run
@@ -182,7 +182,7 @@ func await(t testing.TB, what string, done func() bool) {
 
 func closed(c client.Client, id string) func() bool {
 	return func() bool {
-		d, err := c.DescribeWorkflowExecution(context.Background(), id, "")
+		d, err := workflows.Describe(context.Background(), c, id, "")
 		return err == nil && d.WorkflowExecutionInfo.CloseTime != nil
 	}
 }

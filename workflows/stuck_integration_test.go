@@ -82,7 +82,7 @@ func TestStuckRunIsSeenAndEnds(t *testing.T) {
 				t.Errorf("stopped %+v, %v, said %q", stopped, err, said)
 			}
 			for _, of := range []string{id, stage} {
-				d, err := h.c.DescribeWorkflowExecution(t.Context(), of, "")
+				d, err := workflows.Describe(t.Context(), h.c, of, "")
 				if err != nil || d.GetWorkflowExecutionInfo().GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_TERMINATED {
 					t.Errorf("%s: %v, %v", of, d.GetWorkflowExecutionInfo().GetStatus(), err)
 				}

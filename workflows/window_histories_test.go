@@ -53,7 +53,7 @@ func playWindowContinued(r recorder, id string) {
 	if err := startStage(r, r.c, stage, string(data)).Get(r.Context(), nil); err != nil {
 		r.Fatal(err)
 	}
-	d, err := r.c.DescribeWorkflowExecution(r.Context(), stage, "")
+	d, err := workflows.Describe(r.Context(), r.c, stage, "")
 	if err != nil {
 		r.Fatal(err)
 	}

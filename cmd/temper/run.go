@@ -290,12 +290,7 @@ the time of that step went: what waited, and what was busy. With --usage it adds
 			return err
 		}
 		if cmd.Flags().Changed("step") {
-			if records, err = run.RecordOf(records, step); err != nil {
-				return cli.Usagef("--step %d: run %s %w", step, args[0], err)
-			}
-			if !*asJSON {
-				return export.StepTime(out, records[0])
-			}
+			return showStep(cmd, args[0], records, step, *asJSON)
 		}
 		if *asJSON {
 			return cli.PrintLines(out, records)
@@ -303,6 +298,18 @@ the time of that step went: what waited, and what was busy. With --usage it adds
 		return runclient.WriteRun(ctx, out, p, r, records)
 	}
 	return cmd
+}
+
+// showStep prints the record of a step of a run.
+func showStep(cmd *cobra.Command, runID string, records []run.StepRecord, step int, asJSON bool) error {
+	one, err := run.RecordOf(records, step)
+	if err != nil {
+		return cli.Usagef("--step %d: run %s %w", step, runID, err)
+	}
+	if asJSON {
+		return cli.PrintLines(cmd.OutOrStdout(), one)
+	}
+	return export.StepTime(cmd.OutOrStdout(), one[0])
 }
 
 func compareCommand(p *config.Process) *cobra.Command {

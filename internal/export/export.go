@@ -152,22 +152,29 @@ func lines(ctx context.Context, r *history.Run, o Options, w io.Writer) (n int, 
 			if o.Problem != "" && o.Problem != id {
 				continue
 			}
-			group, err := r.Group(ctx, step, id)
+			written, err := groupLines(ctx, r, step, id, w)
 			if err != nil {
 				return n, err
 			}
-			data, err := record.Lines(group)
-			if err != nil {
-				return n, fmt.Errorf("problem %s: %w", id, err)
-			}
-			if _, err := w.Write(data); err != nil {
-				return n, err
-			}
-			n += len(group)
+			n += written
 		}
 	}
 	if n == 0 {
 		err = fault.Newf(fault.InvalidConfig, "run %s has no such trajectories: the steps were not sampled, or checkpoint.keep_trajectories has deleted them", r.ID())
 	}
 	return n, err
+}
+
+// groupLines writes the stored trajectories of a group as JSON lines.
+func groupLines(ctx context.Context, r *history.Run, step int, problem string, w io.Writer) (n int, err error) {
+	group, err := r.Group(ctx, step, problem)
+	if err != nil {
+		return 0, err
+	}
+	data, err := record.Lines(group)
+	if err != nil {
+		return 0, fmt.Errorf("problem %s: %w", problem, err)
+	}
+	_, err = w.Write(data)
+	return len(group), err
 }

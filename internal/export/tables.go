@@ -146,19 +146,28 @@ func calls(ctx context.Context, r *history.Run, first, last int) iter.Seq2[Call,
 				return
 			}
 			for _, t := range record.JoinAll(list) {
-				for i, turn := range t.Turns {
-					for k, c := range turn.Calls {
-						if !yield(Call{
-							r.ID(), int64(step), t.Problem, int64(t.Rollout), int64(i), int64(k), seconds(c.Begin), seconds(c.Took), seconds(c.Queue), seconds(c.Wall), seconds(c.CPU),
-							c.PeakMemory, int64(c.StdoutBytes), int64(c.StderrBytes),
-						}, nil) {
-							return
-						}
+				for _, c := range callsOf(r.ID(), step, t) {
+					if !yield(c, nil) {
+						return
 					}
 				}
 			}
 		}
 	}
+}
+
+// callsOf returns the calls of a trajectory in order.
+func callsOf(runID string, step int, t record.Times) []Call {
+	var out []Call
+	for i, turn := range t.Turns {
+		for k, c := range turn.Calls {
+			out = append(out, Call{
+				runID, int64(step), t.Problem, int64(t.Rollout), int64(i), int64(k), seconds(c.Begin), seconds(c.Took), seconds(c.Queue), seconds(c.Wall), seconds(c.CPU),
+				c.PeakMemory, int64(c.StdoutBytes), int64(c.StderrBytes),
+			})
+		}
+	}
+	return out
 }
 
 // seconds converts microseconds.

@@ -132,23 +132,11 @@ func (s *Spec) TrajectorySeed() uint64 {
 	return rl.Seed(s.Seed, "rollout/"+s.Purpose, uint64(s.Stage), uint64(s.Step), rl.Hash(s.Problem.ID), uint64(s.Rollout))
 }
 
-// Rollout runs one trajectory to its end. Failures of engine and sandbox are
+// runInSlot runs a trajectory in a slot that the caller holds and gives the slot
+// back as soon as nothing is left to sample. Failures of engine and sandbox are
 // retried and finally give a trajectory with StopInfraError. An error means that
 // there is no trajectory: ctx ended, the version is not served
 // (inference.ErrStaleVersion), or the Spec cannot be run.
-func (r *Runner) Rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
-	if err := r.acquireSlot(ctx); err != nil {
-		return rl.Trajectory{}, err
-	}
-	if err := r.announce(ctx, []Spec{spec}); err != nil {
-		r.releaseSlot()
-		return rl.Trajectory{}, err
-	}
-	return r.runInSlot(ctx, spec)
-}
-
-// runInSlot runs a trajectory in a slot that the caller holds and gives the slot
-// back as soon as nothing is left to sample.
 func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error) {
 	e, stop, err := r.runAgentLoop(ctx, spec)
 	if e == nil {

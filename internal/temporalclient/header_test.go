@@ -12,6 +12,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"temper/workflows"
 )
 
 // listener notes which workflows are asked for, and how the header names them.
@@ -36,7 +38,7 @@ func TestEveryIDCrossesTheWire(t *testing.T) {
 	c := serve(t, l)
 	ids := []string{"rl/a b", "rl/größe", "日本"}
 	for _, id := range ids {
-		if _, err := c.DescribeWorkflowExecution(t.Context(), id, ""); err != nil {
+		if _, err := workflows.Describe(t.Context(), c, id, ""); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
 	}

@@ -29,7 +29,7 @@ func (n *node) hasGate() bool { return n.kind == workflows.TypeRun || n.kind == 
 // rootOf climbs to the workflow that started all of it and is still open.
 func rootOf(ctx context.Context, c client.Client, id string) (string, error) {
 	for range maxDepth {
-		described, err := c.DescribeWorkflowExecution(ctx, id, "")
+		described, err := workflows.Describe(ctx, c, id, "")
 		if err != nil {
 			return "", fmt.Errorf("describe workflow %s: %w", id, err)
 		}
@@ -37,7 +37,7 @@ func rootOf(ctx context.Context, c client.Client, id string) (string, error) {
 		if parent == nil {
 			return id, nil
 		}
-		above, err := c.DescribeWorkflowExecution(ctx, parent.GetWorkflowId(), parent.GetRunId())
+		above, err := workflows.Describe(ctx, c, parent.GetWorkflowId(), parent.GetRunId())
 		if isNotFound(err) || err == nil && !open(above) {
 			return id, nil // a run that was started by a restart outlives the other
 		}
@@ -65,7 +65,7 @@ func isNotFound(err error) bool {
 
 // readTree describes a workflow and all below it. One that has ended is nil.
 func readTree(ctx context.Context, c client.Client, id string, depth int) (*node, error) {
-	described, err := c.DescribeWorkflowExecution(ctx, id, "")
+	described, err := workflows.Describe(ctx, c, id, "")
 	if isNotFound(err) || err == nil && !open(described) {
 		return nil, nil
 	}

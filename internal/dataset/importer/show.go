@@ -119,21 +119,21 @@ func (s *shown) tokens(t *chat.Transcript) error {
 }
 
 // Print prints what was dropped, of so many problems of the benchmarks.
-func (r *Decontaminated) Print(w io.Writer, problems int) error {
-	fmt.Fprintf(w, "%d rows read = %d kept + %d whose prompt is in a benchmark + %d that share words with one\n", r.Read, r.Kept, r.Same, r.Overlapping)
-	fmt.Fprintf(w, "%d of %d benchmark problems are met\n", len(r.Problems), problems)
-	for _, name := range slices.Sorted(maps.Keys(r.Benchmarks)) {
-		fmt.Fprintf(w, "  %s: %d rows\n", name, r.Benchmarks[name])
+func (d *Decontaminated) Print(w io.Writer, problems int) error {
+	fmt.Fprintf(w, "%d rows read = %d kept + %d whose prompt is in a benchmark + %d that share words with one\n", d.Read, d.Kept, d.Same, d.Overlapping)
+	fmt.Fprintf(w, "%d of %d benchmark problems are met\n", len(d.Problems), problems)
+	for _, name := range slices.Sorted(maps.Keys(d.Benchmarks)) {
+		fmt.Fprintf(w, "  %s: %d rows\n", name, d.Benchmarks[name])
 	}
 	const most = 20
-	for _, h := range r.Dropped[:min(most, len(r.Dropped))] {
+	for _, h := range d.Dropped[:min(most, len(d.Dropped))] {
 		if h.Words == "" {
 			fmt.Fprintf(w, "dropped %s:%d: is %s\n", h.File, h.Row, h.Benchmark)
 			continue
 		}
 		fmt.Fprintf(w, "dropped %s:%d: shares %q with %s\n", h.File, h.Row, h.Words, h.Benchmark)
 	}
-	if n := r.Same + r.Overlapping - most; n > 0 {
+	if n := d.Same + d.Overlapping - most; n > 0 {
 		fmt.Fprintf(w, "%d more\n", n)
 	}
 	return nil

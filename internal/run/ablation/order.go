@@ -130,8 +130,8 @@ func (o *Order) readSeeds() error {
 }
 
 // WriteFolder writes the files of a result into a folder.
-func (result Result) WriteFolder(folder string) error {
-	files, err := result.Files()
+func (r Result) WriteFolder(folder string) error {
+	files, err := r.Files()
 	if err != nil {
 		return err
 	}
