@@ -42,5 +42,8 @@ func renamed() cli.Renamed {
 	for _, cmd := range []string{"chat", "eval", "serve", "run export"} {
 		out["temper "+cmd+" --policy"] = "temper " + cmd + " --policy-version N"
 	}
+	for _, cmd := range []string{"pause", "resume", "stop", "checkpoint", "skip-stage", "repeat-stage", "amend", "restart"} {
+		out["temper run "+cmd+" --by"] = "temper run " + cmd + " RUN with the variable TEMPER_OPERATOR"
+	}
 	return out
 }

@@ -118,7 +118,7 @@ func TestScheduledRetraining(t *testing.T) {
 		t.Errorf("after the refusal:\n%s", text)
 	}
 	r.plainClient()
-	if out := r.temper(0, "schedule", "list"); !strings.Contains(out, "nightly") || !strings.Contains(out, "refuse: ") {
+	if out := r.temper(0, "schedule", "show"); !strings.Contains(out, "nightly") || !strings.Contains(out, "refuse: ") {
 		t.Errorf("list:\n%s", out)
 	}
 	up.signal(syscall.SIGINT)
