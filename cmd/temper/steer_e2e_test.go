@@ -61,8 +61,8 @@ func TestSteeredRunKeepsItsBits(t *testing.T) {
 	follow := p.start("run", "follow", s.run)
 	follow.await(`^stage: stage 1`, runTimeout)
 	asked := time.Now()
-	t.Setenv("TEMPER_OPERATOR", "ann")
-	p.temper(0, "run", "pause", s.run, "--now", "--reason", "lunch")
+	pause := append([]string{"run", "pause", s.run, "--now", "--reason", "lunch"}, p.flags()...)
+	p.launchWith([]string{"TEMPER_OPERATOR=ann"}, "temper", pause...).end(0, time.Minute)
 	now := s.awaitState(workflows.StatePaused)
 	t.Logf("paused %v after the command, at step %d", time.Since(asked).Round(time.Millisecond), now.Step)
 	if now.Reason != "lunch" || now.By != "ann" || now.Since == nil || now.Priority != 2 {
