@@ -80,7 +80,7 @@ export async function api<T>(path: string, init: RequestInit = {}): Promise<T> {
     });
   } catch (e) {
     if ((e as Error).name === "AbortError") throw e;
-    throw new Failure(0, "the dashboard does not answer: is temper ui running?");
+    throw new Failure(0, "the dashboard does not answer: is temper role ui running?");
   }
   if (answer.ok) return answer.json() as Promise<T>;
   let detail = answer.statusText;
